@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 use core::slice;
 
 use super::dims::{Digits, Dims};
-use super::rows::{Cursor, Place};
+use super::rows::Cursor;
 use super::steps::step;
 use super::{Block, Pieces, Records, Row};
 
@@ -169,24 +169,6 @@ pub(super) fn seek<'a>(
         pos: pos.wrapping_sub(block.start()),
         digits: dims.digits(tuple),
     })
-}
-
-impl Found<'_> {
-    /// Returns the block's pieces in the innermost dimension, from this one on.
-    pub(super) fn place(&self, dims: &Dims, group: NonZeroU64) -> Place {
-        let [before, ..] = self.digits;
-        let piece = self.block.piece(dims, &self.digits);
-        Place {
-            row: Row {
-                stride: self.block.inner_stride(dims),
-                count: dims.inner().saturating_sub(before),
-                step: group.get(),
-                ..Row::of(piece.leaf, piece.addr, piece.len)
-            },
-            pos: self.pos,
-            before,
-        }
-    }
 }
 
 /// An endless cursor over repeated blocks.

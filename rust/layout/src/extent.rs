@@ -2,7 +2,7 @@
 
 //! The part of a leaf that an entry or block covers.
 
-use super::{Error, Granularity};
+use super::Error;
 
 /// The part of a leaf that an entry or block covers, from the first byte of all repetitions to the
 /// last.
@@ -79,12 +79,8 @@ impl Extent {
 pub struct Reach {
     /// From the lowest byte of all pieces to the highest.
     pub extent: Extent,
-    /// Bytes of the smallest piece; never zero.
-    pub len: u64,
     /// Number of pieces; never zero. `u64::MAX` also stands for larger numbers.
     pub count: u64,
-    /// The granularity of the pieces.
-    pub granularity: Granularity,
 }
 
 impl Reach {
@@ -98,9 +94,7 @@ impl Reach {
                 start: one.start.min(two.start),
                 last: one.last.max(two.last),
             },
-            len: self.len.min(other.len),
             count: self.count.saturating_add(other.count),
-            granularity: self.granularity.join(other.granularity),
         })
     }
 }

@@ -7,10 +7,10 @@ mod walk;
 use core::num::NonZeroU64;
 
 use super::blocks::whole;
+use super::compose::Pattern;
 use super::rows::Place;
 use super::steps::step;
-use super::work::{self, Repeated};
-use super::{Extent, Granularity, Plane, Reach, Row, Run, MAX_DIMS};
+use super::{Extent, Plane, Reach, Row, Run, MAX_DIMS};
 
 pub(super) use walk::GridWalk;
 
@@ -120,50 +120,34 @@ impl Grid {
         }
     }
 
-    /// Returns the extent of the pieces, and the bits that are set in the address of the first one
-    /// or in a stride.
+    /// Returns the extent of the pieces, if all addresses fit 64 bits.
     #[inline]
-    pub(super) fn bounds(&self) -> Option<(Extent, u64)> {
+    pub(super) fn extent(&self) -> Option<Extent> {
         let piece = &self.piece;
         let mut extent = Extent::new(piece.leaf, piece.addr, piece.len).ok()?;
-        let mut addrs = piece.addr;
         for axis in self.axes.iter().take(self.used) {
             extent = extent.repeat(axis.count.get(), axis.stride).ok()?;
-            addrs |= axis.stride as u64;
         }
-        Some((extent, addrs))
+        Some(extent)
     }
 
     /// Returns the pieces and their extent.
     pub(super) fn reach(&self) -> Option<Reach> {
-        let (extent, addrs) = self.bounds()?;
         let axes = self.axes.iter().take(self.used);
         Some(Reach {
-            extent,
-            len: self.piece.len,
+            extent: self.extent()?,
             count: axes.fold(1, |count, axis| count.saturating_mul(axis.count.get())),
-            granularity: Granularity::new(self.piece.len, addrs),
         })
     }
 
-    /// Returns the pieces as a bound of the work needs them.
-    pub(super) fn repeated(&self) -> Repeated {
-        let [row, ..] = &self.axes;
-        let axes = self.axes.iter().take(self.used);
-        Repeated {
-            len: self.piece.len,
-            row: row.count.get(),
-            stride: row.stride.unsigned_abs(),
-            has_rows: self.used > 1,
-            addrs: axes.fold(self.piece.addr, |all, axis| {
-                work::divisor(all, axis.stride.unsigned_abs())
-            }),
-        }
-    }
-
-    /// Returns the number of dimensions.
-    pub(super) fn dims(&self) -> usize {
-        self.used
+    /// Returns the grid as a pattern.
+    pub(super) fn pattern(&self) -> Pattern<'_> {
+        let first = Row::of(self.piece.leaf, self.piece.addr, self.piece.len);
+        let (counts, strides) = (
+            self.axes.map(|axis| axis.count.get()),
+            self.axes.map(|axis| axis.stride),
+        );
+        Pattern::repeated(0, counts, &first, strides)
     }
 
     /// Returns the row that covers exactly `len` bytes from `offset` on. The range must not be
@@ -296,59 +280,6 @@ impl Grid {
         start
     }
 
-    /// Returns the address of the piece that contains `offset`, the number of pieces of its row
-    /// before it, and the number of its bytes before `offset`.
-    #[inline(always)]
-    fn find(&self, offset: u64) -> (u64, u64, u64) {
-        step();
-        let mut index = offset / self.bytes;
-        let pos = offset.wrapping_sub(index.wrapping_mul(self.bytes.get()));
-        let [row, outer @ ..] = &self.axes;
-        let mut start = self.piece.addr;
-        step();
-        if index >= row.count.get() {
-            let mut rest = index / row.count;
-            index %= row.count;
-            for axis in outer {
-                step();
-                if rest < axis.count.get() {
-                    start = axis.advance(start, rest);
-                    break;
-                }
-                start = axis.advance(start, rest % axis.count);
-                rest /= axis.count;
-            }
-        }
-        (row.advance(start, index), index, pos)
-    }
-
-    /// Returns the rest of the piece that contains `offset`.
-    #[inline(always)]
-    pub(super) fn rest(&self, offset: u64) -> Run {
-        let (addr, _, pos) = self.find(offset);
-        Run { addr, ..self.piece }.skip(pos)
-    }
-
-    /// Returns the place of `offset`.
-    #[inline(always)]
-    pub(super) fn place(&self, offset: u64) -> Place {
-        let (addr, before, pos) = self.find(offset);
-        let [row, ..] = &self.axes;
-        Place {
-            row: Row {
-                leaf: self.piece.leaf,
-                addr,
-                len: self.piece.len,
-                stride: row.stride,
-                count: row.count.get().saturating_sub(before),
-                at: 0,
-                step: self.piece.len,
-            },
-            pos,
-            before,
-        }
-    }
-
     /// Returns the place of `offset`, and a cursor to the rows after it.
     #[inline(always)]
     pub(super) fn seek(&self, offset: u64) -> (Place, GridWalk<'_>) {
@@ -379,7 +310,6 @@ impl Grid {
         let mut place = Place {
             row: walk.row(),
             pos,
-            before: inner,
         };
         if inner != 0 {
             place.row.addr = row.advance(start, inner);

@@ -8,10 +8,7 @@ use super::blocks::whole;
 use super::rows::{check_range, Chain, Place, Rows, Walk};
 use super::segments::SHORT;
 use super::steps::step;
-use super::{
-    Error, Extent, Granularity, IndexSlice, Indices, Pieces, Reach, Row, Run, Runs, Scale,
-    Scattered,
-};
+use super::{Error, Extent, IndexSlice, Indices, Pieces, Reach, Row, Run, Runs, Scale, Scattered};
 
 /// The largest number of indices that are examined for one row.
 const MAX_LOOK: usize = 1024;
@@ -153,9 +150,7 @@ impl<I: Indices> Indexed<I> {
     pub(super) fn reach(&self) -> Reach {
         Reach {
             extent: self.extent(),
-            len: self.block_len,
             count: self.indices.as_slice().len() as u64,
-            granularity: Granularity::new(self.block_len, self.scale.addr | self.scale.unit),
         }
     }
 
@@ -181,7 +176,6 @@ impl<I: Indices> Indexed<I> {
         let place = Place {
             row: walk.next_row(most)?,
             pos,
-            before: 0,
         };
         Some(Chain::new(len, (place, walk)))
     }
@@ -228,11 +222,7 @@ impl<I: Indices> Indexed<I> {
     pub(super) fn place(&self, offset: u64) -> Option<Place> {
         let (mut walk, pos) = self.seek(offset)?;
         let row = walk.take_row(SHORT_LOOK)?;
-        Some(Place {
-            row,
-            pos,
-            before: 0,
-        })
+        Some(Place { row, pos })
     }
 
     /// See [`Layout::runs`](super::Layout::runs).

@@ -6,11 +6,11 @@ use core::borrow::{Borrow, BorrowMut};
 use core::ops::DerefMut;
 
 use super::blocks::{self, BlocksWalk};
+use super::compose::Pattern;
 use super::dims::Dims;
-use super::rows::{check_range, Chain, IntoRows, Place, Rows, Walker};
+use super::rows::{check_range, Chain, IntoRows, Rows, Walker};
 use super::shape::Method;
-use super::work::Repeated;
-use super::{Block, Error, Extent, Granularity, Order, Pieces, Reach, Row, Run, Runs, Shape};
+use super::{Block, Error, Extent, Order, Pieces, Reach, Row, Run, Runs, Shape, MAX_DIMS};
 
 /// Strided blocks, interleaved.
 ///
@@ -102,29 +102,29 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
             return if index == 0 { grid.reach() } else { None };
         }
         let block = self.blocks.get(index)?;
-        let strides = shape.dims.inner_first(block.stride());
-        let addrs = strides.fold(block.addr, |all, stride| all | *stride as u64);
         Some(Reach {
             extent: block.extent(&shape.dims).ok()?,
-            len: block.bytes_count(),
             count: self.repeat_counts().fold(1, u64::saturating_mul),
-            granularity: Granularity::new(block.bytes_count(), addrs),
         })
     }
 
-    /// Returns the pieces, if they are one piece that is repeated.
-    pub(super) fn repeated(&self) -> Option<Repeated> {
-        match &self.shape.borrow().method {
-            Method::Grid(grid) => Some(grid.repeated()),
-            Method::Blocks { .. } => None,
-        }
-    }
-
-    /// Returns the number of dimensions that a search divides by.
-    pub(super) fn searched_dims(&self) -> usize {
-        match &self.shape.borrow().method {
-            Method::Grid(grid) => grid.dims(),
-            Method::Blocks { .. } => self.dims().used(),
+    /// Returns the layout as a pattern.
+    pub(super) fn pattern(&self) -> Pattern<'_> {
+        let Shape {
+            dims,
+            group,
+            method,
+            ..
+        } = self.shape.borrow();
+        match method {
+            Method::Grid(grid) => grid.pattern(),
+            Method::Blocks { .. } => {
+                let mut counts = [1; MAX_DIMS];
+                for (own, count) in counts.iter_mut().zip(dims.counts()) {
+                    *own = count.get();
+                }
+                Pattern::of_blocks(group.get(), counts, (&self.blocks, dims.used()))
+            }
         }
     }
 
@@ -213,25 +213,6 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         let piece = found.block.piece(self.dims(), &found.digits);
         let part = piece.part(found.pos, len).ok()?;
         Some(Pieces::Row(Row::of(part.leaf, part.addr, part.len)))
-    }
-
-    /// Returns the place of `offset`.
-    pub(super) fn place(&self, offset: u64) -> Option<Place> {
-        let shape = self.shape.borrow();
-        if let Method::Grid(grid) = &shape.method {
-            return Some(grid.place(offset));
-        }
-        Some(self.seek(offset)?.place(&shape.dims, shape.group))
-    }
-
-    /// Returns the rest of the piece that contains `offset`, unless the blocks are visited one by
-    /// one.
-    #[inline(always)]
-    pub(super) fn rest(&self, offset: u64) -> Option<Run> {
-        match &self.shape.borrow().method {
-            Method::Grid(grid) => Some(grid.rest(offset)),
-            Method::Blocks { .. } => None,
-        }
     }
 
     /// See [`Layout::runs`](super::Layout::runs).

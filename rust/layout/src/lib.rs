@@ -8,8 +8,8 @@
 //!
 //! A layout is checked completely when it is made. After that, [`Layout::rows`] turns a range of
 //! offsets into rows: pieces of one size at one distance. It computes its position and does not
-//! walk the bytes before it. [`Layout::rows_of`] does the same for a row whose leaf is a key
-//! itself.
+//! walk the bytes before it. [`compose`] and [`pieces`] turn a layout over keys into one over
+//! memory.
 //!
 //! No code here allocates, recurses, panics or is `unsafe`, and none depends on the kernel: a leaf
 //! is a number that the caller chose. The caller also provides the storage of the entries, a type
@@ -31,11 +31,10 @@
 )]
 
 mod blocks;
+mod compose;
 mod dims;
 mod error;
 mod extent;
-mod flat;
-mod granularity;
 mod grid;
 mod indexed;
 mod indices;
@@ -43,7 +42,6 @@ mod interleaved;
 mod list;
 mod list_walk;
 mod listing;
-mod nest;
 mod row;
 mod rows;
 mod runs;
@@ -53,28 +51,24 @@ mod seek_tests;
 mod segments;
 mod shape;
 mod steps;
-mod work;
 
 use core::borrow::Borrow;
 use core::ops::DerefMut;
 
+pub use self::compose::{compose, pieces, Counts, Inner, Place};
 pub use self::dims::MAX_DIMS;
 pub use self::error::Error;
 pub use self::extent::{Extent, Reach};
-pub use self::flat::{flatten, flatten_all, Below, MAX_PARTS};
-pub use self::granularity::Granularity;
 pub use self::indexed::{AsIndexed, Indexed, NoIndexed};
 pub use self::indices::{IndexSlice, Indices};
 pub use self::interleaved::Interleaved;
 pub use self::list::{Entry, List};
 pub use self::listing::Listing;
-pub use self::nest::RowsOf;
 pub use self::row::{Order, Row};
 pub use self::rows::{Cursor, Rows, Walker};
 pub use self::runs::{Run, Runs};
 pub use self::scattered::{Pieces, Places, Plane, Records, Scale, Scattered};
 pub use self::shape::{Block, Shape};
-pub use self::work::{units, Level, Memory, Packet, PACKET};
 
 /// The layout that is bound to a key.
 ///
@@ -222,76 +216,6 @@ where
             Self::Interleaved(interleaved) => interleaved.only_pieces(offset, len),
             Self::List(list) => list.only_pieces(offset, len),
             Self::Indexed(indexed) => indexed.as_indexed().only_pieces(offset, len),
-        }
-    }
-
-    /// Takes the first bytes of `outer` that are one row of this layout, and returns that row. The
-    /// leaf of `outer` is the key with this layout, and [`Self::rows_of`] accepts it.
-    ///
-    /// Returns [`None`] if no pieces of `outer` are left, or if [`Self::rows_of`] is the faster
-    /// way to take those that are left.
-    #[inline(always)]
-    pub fn take_row(&self, outer: &mut Row) -> Option<Row> {
-        nest::take_row(self, outer)
-    }
-
-    /// Returns the rows that make up the pieces of `outer`, a row whose leaf is
-    /// the key with this layout.
-    ///
-    /// The positions of the new rows are those in the access that `outer` belongs to. If pieces of
-    /// `outer` advance by whole pieces of this layout, or if several are in one piece of it, one
-    /// row covers many of them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Range`] if a piece is outside the layout.
-    #[inline(always)]
-    pub fn rows_of(&self, outer: Row, order: Order) -> Result<RowsOf<'_, E, B, P, I>, Error> {
-        RowsOf::new(self, outer, order)
-    }
-
-    /// Returns the rest of the piece that contains `offset`, which must be less than the length.
-    #[inline(always)]
-    fn rest(&self, offset: u64) -> Option<Run> {
-        if let Self::Interleaved(interleaved) = self {
-            if let Some(run) = interleaved.rest(offset) {
-                return Some(run);
-            }
-        }
-        let place = self.place(offset)?;
-        Some(place.row.piece().skip(place.pos))
-    }
-
-    /// Returns the work of a search, in the unit of [`Packet::work`].
-    pub fn search_work(&self) -> u64 {
-        let (count, dims) = match self {
-            Self::List(_) => (self.count(), 0),
-            Self::Interleaved(interleaved) if self.repeated().is_none() => {
-                let dims = interleaved.searched_dims();
-                return work::search(interleaved.blocks().len(), dims)
-                    .saturating_add(units::BLOCKS);
-            }
-            Self::Interleaved(interleaved) => (1, interleaved.searched_dims()),
-            Self::Indexed(_) => (indexed::SHORT_LOOK, 0),
-        };
-        work::search(count, dims)
-    }
-
-    /// Returns the pieces, if they are one piece that is repeated.
-    fn repeated(&self) -> Option<work::Repeated> {
-        match self {
-            Self::List(list) => list.repeated(),
-            Self::Interleaved(interleaved) => interleaved.repeated(),
-            Self::Indexed(_) => None,
-        }
-    }
-
-    /// Returns the place of `offset`, which must be less than the length.
-    fn place(&self, offset: u64) -> Option<rows::Place> {
-        match self {
-            Self::List(list) => list.place(offset),
-            Self::Interleaved(interleaved) => interleaved.place(offset),
-            Self::Indexed(indexed) => indexed.as_indexed().place(offset),
         }
     }
 

@@ -11,7 +11,6 @@ use super::list_walk::{self, ListWalk};
 use super::rows::{check_range, Chain, Place, Rows};
 use super::segments::{self, Mark};
 use super::steps::step;
-use super::work::Repeated;
 use super::{Error, Extent, Pieces, Reach, Row, Run, Runs};
 
 /// A range of a leaf.
@@ -197,35 +196,23 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     #[inline]
     pub(super) fn reach<E>(&self, mut each: impl FnMut(Reach) -> Result<(), E>) -> Result<(), E> {
         let mut all: Option<Reach> = None;
-        let mut rest = &*self.entries;
-        while let Some((reach, after)) = segments::split_reach(rest) {
-            rest = after;
+        for entry in self.entries.iter() {
+            let Ok(extent) = entry.extent() else {
+                continue;
+            };
+            let next = Reach { extent, count: 1 };
             all = match all {
-                None => Some(reach),
-                Some(before) => match before.join(&reach) {
+                None => Some(next),
+                Some(before) => match before.join(&next) {
                     Some(both) => Some(both),
                     None => {
                         each(before)?;
-                        Some(reach)
+                        Some(next)
                     }
                 },
             };
         }
         all.map_or(Ok(()), each)
-    }
-
-    /// Returns the pieces, if there is one entry.
-    pub(super) fn repeated(&self) -> Option<Repeated> {
-        match &*self.entries {
-            [entry] => Some(Repeated {
-                len: entry.length,
-                row: 1,
-                stride: 0,
-                has_rows: false,
-                addrs: entry.addr,
-            }),
-            _ => None,
-        }
     }
 
     /// See [`Layout::rows`](super::Layout::rows).

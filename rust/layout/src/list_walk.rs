@@ -41,7 +41,6 @@ impl<'a> ListWalk<'a> {
                 let place = Place {
                     row: Row::of(entry.leaf(), entry.addr(), entry.length()),
                     pos,
-                    before: 0,
                 };
                 let walk = Self {
                     rest,
@@ -69,14 +68,12 @@ impl<'a> ListWalk<'a> {
             Place {
                 row: row.skip(back),
                 pos,
-                before: back,
             }
         } else {
             // Entries that continue one another form one piece.
             Place {
                 row,
                 pos: pos.wrapping_add(entry.length().wrapping_mul(back)),
-                before: 0,
             }
         };
         Some((place, walk))

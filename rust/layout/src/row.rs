@@ -2,8 +2,7 @@
 
 //! Rows: pieces of one size at one distance.
 
-use super::rows::check_range;
-use super::{Error, Run};
+use super::Run;
 
 /// Pieces of one leaf and one size. Their distance in memory is constant, and so is their distance
 /// in the access.
@@ -73,27 +72,6 @@ impl Row {
             at: self.at.wrapping_add(self.step.wrapping_mul(count)),
             ..self
         }
-    }
-
-    /// Checks that all pieces are within `length` bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Range`] if the first or the last one is not.
-    #[inline]
-    pub fn check_within(&self, length: u64) -> Result<(), Error> {
-        let reach = self
-            .stride
-            .unsigned_abs()
-            .checked_mul(self.count.saturating_sub(1))
-            .ok_or(Error::Range)?;
-        let highest = if self.count > 1 && self.stride < 0 {
-            self.addr.checked_sub(reach).ok_or(Error::Range)?;
-            self.addr
-        } else {
-            self.addr.checked_add(reach).ok_or(Error::Range)?
-        };
-        check_range(highest, self.len, length)
     }
 
     /// Returns the pieces as one piece, if each continues the one before.

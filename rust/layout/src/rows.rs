@@ -31,8 +31,6 @@ pub(super) struct Place {
     pub(super) row: Row,
     /// The number of bytes of the piece before the offset.
     pub(super) pos: u64,
-    /// The number of pieces of the row before this one.
-    pub(super) before: u64,
 }
 
 /// The source of the rows after the current one, endless or up to the layout's end.
@@ -125,9 +123,9 @@ impl<'a, W: Walk<'a>> Chain<W> {
         Some(pieces)
     }
 
-    /// Returns the next row, with at most `most` pieces, which must not be zero.
+    /// Returns the next row.
     #[inline(always)]
-    fn next_row(&mut self, most: u64) -> Option<Row> {
+    fn next_row(&mut self) -> Option<Row> {
         let left = self.end.checked_sub(self.at).filter(|left| *left != 0)?;
         step();
         let mut row = self.held;
@@ -139,7 +137,6 @@ impl<'a, W: Walk<'a>> Chain<W> {
             self.skip = 0;
         } else {
             row.step = row.len;
-            row.count = row.count.min(most);
             if row.len.checked_mul(row.count).is_none_or(|all| all > left) {
                 row.count = left.checked_div(row.len)?;
             }
@@ -162,7 +159,7 @@ impl<'a, W: Walk<'a>> Iterator for Chain<W> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Row> {
-        self.next_row(u64::MAX)
+        self.next_row()
     }
 }
 
@@ -216,19 +213,6 @@ from!(Blocks, BlocksWalk<'a>);
 impl Rows<'_> {
     /// No rows.
     pub(super) const EMPTY: Self = Self(Kind::Empty);
-
-    /// Returns the next row, with at most `most` pieces, which must not be zero. If there are
-    /// several blocks, the row may have more.
-    #[inline(always)]
-    pub(super) fn next_of(&mut self, most: u64) -> Option<Row> {
-        match &mut self.0 {
-            Kind::Empty => None,
-            Kind::List(list) => list.next_row(most),
-            Kind::Grid(grid) => grid.next_row(most),
-            Kind::Indexed(indexed) => indexed.next_row(most),
-            Kind::Blocks(blocks) => blocks.next_row(),
-        }
-    }
 }
 
 impl Iterator for Rows<'_> {
@@ -236,7 +220,13 @@ impl Iterator for Rows<'_> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Row> {
-        self.next_of(u64::MAX)
+        match &mut self.0 {
+            Kind::Empty => None,
+            Kind::List(list) => list.next(),
+            Kind::Grid(grid) => grid.next(),
+            Kind::Indexed(indexed) => indexed.next(),
+            Kind::Blocks(blocks) => blocks.next(),
+        }
     }
 }
 

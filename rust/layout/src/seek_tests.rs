@@ -9,7 +9,7 @@ extern crate std;
 use std::vec::Vec;
 
 use super::steps::count;
-use super::{Block, Entry, IndexSlice, Indexed, Interleaved, Layout, List, Order, Row, MAX_DIMS};
+use super::{Block, Entry, IndexSlice, Indexed, Interleaved, List, Order, MAX_DIMS};
 
 /// Returns the largest number of comparisons of a binary search in `len` entries.
 fn search(len: usize) -> u64 {
@@ -129,53 +129,6 @@ fn cursor_steps_are_constant_on_average() {
             assert_eq!(rows, Ok(wanted as usize));
             // One step for each row, and one for each digit that changes.
             assert!(steps < 3 * wanted + 20, "{steps}");
-        }
-    }
-}
-
-/// Makes a key of `count` pieces of `len` bytes, `stride` bytes apart.
-fn strided(len: u64, stride: i64, count: u64) -> Layout<Vec<Entry>, Vec<Block>> {
-    let mut strides = [0; MAX_DIMS];
-    strides[0] = stride;
-    let block = Block::new(0, 0, len, strides);
-    Layout::Interleaved(Interleaved::new(&[count], Vec::from([block])).unwrap())
-}
-
-#[test]
-fn a_nest_of_strides_is_as_few_rows_as_one_level() {
-    // Every level takes every second byte, or 8 of 12 bytes, of the level below.
-    for (levels, orders) in [
-        ([(1, 2), (1, 2), (1, 2), (1, 3), (1, 2), (1, 5), (1, 2)], 3),
-        (
-            [
-                (8, 16),
-                (8, 24),
-                (8, 16),
-                (8, 16),
-                (8, 8),
-                (64, 64),
-                (64, 128),
-            ],
-            3,
-        ),
-        ([(2, 4), (1, 2), (2, 3), (1, 2), (2, 4), (1, 2), (1, 2)], 1),
-    ] {
-        for order in [Order::Any, Order::Leaf, Order::Strict].iter().take(orders) {
-            let mut rows = Vec::from([Row::of(0, 0, 4096)]);
-            let mut all = 0;
-            let mut room = 4096;
-            for (len, stride) in levels {
-                let layout = strided(len, stride, room / len + 1);
-                let (next, steps) = count(|| {
-                    let rows = rows.iter();
-                    rows.flat_map(|row| layout.rows_of(*row, *order).unwrap())
-                        .collect::<Vec<_>>()
-                });
-                rows = next;
-                all += steps;
-                room = (room / len + 1) * stride as u64;
-            }
-            assert!(rows.len() <= 8 && all < 200, "{} {all}", rows.len());
         }
     }
 }

@@ -9,7 +9,7 @@
 use core::mem;
 
 use super::row::distance;
-use super::{Entry, Error, Extent, Granularity, Reach};
+use super::{Entry, Error};
 
 /// The largest number of entries at one distance that are a part of a scattered segment.
 pub(super) const SHORT: u32 = 16;
@@ -206,85 +206,4 @@ fn place_all(entries: &mut [Entry]) -> Result<u64, Error> {
     }
     last.close(entries);
     Ok(length)
-}
-
-/// Splits the entries after the first segment.
-#[inline]
-fn split_first(entries: &[Entry]) -> Option<(&[Entry], &[Entry])> {
-    let count = match entries.first()?.mark().get() {
-        At::First { count, .. } => count,
-        At::After(_) => 1,
-    };
-    entries.split_at_checked(count as usize)
-}
-
-/// Splits the entries after the first segment, or after several that have one entry each. Returns
-/// the bounds of the pieces before, and the rest.
-#[inline]
-pub(super) fn split_reach(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
-    if let Some(singles) = split_singles(entries) {
-        return Some(singles);
-    }
-    let (segment, rest) = split_first(entries)?;
-    Some((reach(segment)?, rest))
-}
-
-/// Splits off the first entries that have one leaf and are segments of one entry each. Returns
-/// their bounds, and the rest. Returns [`None`] if there are no such entries.
-#[inline]
-fn split_singles(entries: &[Entry]) -> Option<(Reach, &[Entry])> {
-    let leaf = entries.first()?.leaf();
-    let (mut low, mut last, mut addrs) = (u64::MAX, 0u64, 0u64);
-    let (mut lens, mut less, mut least) = (0u64, 0u64, u64::MAX);
-    let mut rest = entries;
-    while let Some((entry, after)) = rest.split_first() {
-        if entry.mark() != Mark::SINGLE || entry.leaf() != leaf {
-            break;
-        }
-        let (addr, len) = (entry.addr(), entry.length());
-        let before_last = len.wrapping_sub(1);
-        low = low.min(addr);
-        last = last.max(addr.wrapping_add(before_last));
-        addrs |= addr;
-        lens |= len;
-        less |= before_last;
-        least = least.min(len);
-        rest = after;
-    }
-    let count = entries.len().wrapping_sub(rest.len());
-    (count != 0).then_some((
-        Reach {
-            extent: Extent::between(leaf, low, last),
-            len: least,
-            count: count as u64,
-            granularity: Granularity::of_several(lens, less, least, addrs),
-        },
-        rest,
-    ))
-}
-
-/// Returns the extent and the other bounds of the pieces of a segment.
-#[inline]
-fn reach(segment: &[Entry]) -> Option<Reach> {
-    let (first, last) = (segment.first()?, segment.last()?);
-    let (mut low, mut high) = (first.addr().min(last.addr()), first.addr().max(last.addr()));
-    let mut addrs = first.addr() | segment.get(1).map_or(0, Entry::addr);
-    // In a row, all entries are between the first and the last one.
-    if let At::First {
-        is_scattered: true, ..
-    } = first.mark().get()
-    {
-        for entry in segment {
-            low = low.min(entry.addr());
-            high = high.max(entry.addr());
-            addrs |= entry.addr();
-        }
-    }
-    let end = high.wrapping_add(first.length().wrapping_sub(1));
-    Some(Reach {
-        extent: Extent::between(first.leaf(), low, end),
-        len: first.length(),
-        count: segment.len() as u64,
-        granularity: Granularity::new(first.length(), addrs),
-    })
 }

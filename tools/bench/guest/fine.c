@@ -47,7 +47,7 @@ static const struct shape shapes[] = {
 	{ "8 dimensions", 8, 1, 1, { 2, 2, 2, 2, 2, 2, 2, 1 },
 	  { 3, 5, 7, 11, 13, 17, 19, 101 } },
 	{ "4096 blocks", 3, 4096, 1, { 2, 2, 8 }, { 2039, 4093, 8191 } },
-	/* The bind makes one list of the levels. */
+	/* Blocks that are not repeated. */
 	{ "list", 1, 16384, 1, { 1 }, { 0 } },
 	{ "list of two MRs", 1, 16384, 1, { 1 }, { 0 }, .two = true },
 	/* Pieces that line up. */

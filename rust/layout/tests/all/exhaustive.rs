@@ -27,8 +27,9 @@
 //! of strides with a quarter of the counts, and `all_together` draws less. `MKEY_TEST_QUICK=1` leaves
 //! out two of three layouts where there are many.
 
+use crate::common::flat::{self, Flat};
 use crate::common::small::{long, Depth, Part, Tally, BLOCKS, DIMS};
-use crate::common::{check_access, check_shape, numbers, rows, Spec};
+use crate::common::{check_access, check_shape, numbers, Spec};
 
 /// Counts and strides.
 const DOMAIN: std::ops::RangeInclusive<i64> = -3..=4;
@@ -126,7 +127,7 @@ fn indices() {
     tally.finish("indices", total);
 }
 
-/// The rows of all small rows, in layouts of each kind.
+/// All small blocks of one dimension, and some of two dimensions, over layouts of each kind.
 #[test]
 fn nests() {
     let entries = |addrs: &[u64], length| {
@@ -134,31 +135,59 @@ fn nests() {
         Spec::List(entries.collect())
     };
     let block = |bytes, stride: &[i64]| (0, 20, bytes, stride.to_vec());
-    let mut number = 0;
+    let (mut listed, mut composed) = (0, 0);
     for spec in [
         entries(&[0, 5, 10, 15, 7, 9], 2),
         entries(&[9, 8, 7, 6, 5, 6, 7, 8], 1),
         entries(&[0, 3, 6, 9, 30, 12], 3),
         Spec::Interleaved(vec![5], vec![block(2, &[-4])]),
         Spec::Interleaved(vec![3, 4], vec![block(1, &[3, 4])]),
+        Spec::Interleaved(vec![2, 3, 2], vec![block(1, &[19, 7, 3])]),
         Spec::Interleaved(vec![2, 3], vec![block(3, &[1, 2])]),
         Spec::Interleaved(vec![4], vec![block(1, &[7]), block(2, &[7])]),
         Spec::Interleaved(vec![2, 3], vec![block(1, &[9, 2]), block(1, &[1, 4])]),
         Spec::Indexed((0, 4, 3, 2), vec![0, 2, 4, 6, 5, 4]),
         Spec::Indexed((0, 4, 2, 2), vec![0, 1, 2, 6, 3, 0]),
     ] {
-        let layout = spec.build().unwrap();
         let bytes = spec.bytes();
-        for addr in 0..=bytes.len() as u64 {
-            for (len, stride) in (1..7).flat_map(|len| (-7..=7).map(move |s| (len, s))) {
-                for count in 1..7 {
-                    let rows = rows::check_nest(&layout, &bytes, (addr, len, stride, count));
-                    number += rows.unwrap_or(0);
+        let inner = Flat {
+            layout: spec.build().unwrap(),
+            offset: 0,
+            is_composed: false,
+        };
+        let mut check = |counts: &[u64], blocks: &[(u64, u64, &[i64])]| {
+            let blocks = blocks
+                .iter()
+                .map(|(addr, len, stride)| (flat::KEYS, *addr, *len, stride.to_vec()));
+            let outer = Spec::Interleaved(counts.to_vec(), blocks.collect());
+            let Ok(layout) = outer.build() else { return };
+            let Some(wanted) = flat::through(&outer, &bytes, 0) else {
+                return;
+            };
+            for flat in flat::flatten(&layout, &inner, 0).into_iter().flatten() {
+                flat::check_runs(&flat.layout, &wanted);
+                composed += u64::from(flat.is_composed);
+                listed += u64::from(!flat.is_composed);
+            }
+        };
+        let strides = -7..=7i64;
+        for addr in 0..bytes.len() as u64 {
+            for (len, stride) in (1..7).flat_map(|len| strides.clone().map(move |s| (len, s))) {
+                for count in 1..=6 {
+                    check(&[count], &[(addr, len, &[stride])]);
                 }
+                if len > 3 {
+                    continue;
+                }
+                for other in strides.clone() {
+                    check(&[2, 3], &[(addr, len, &[other, stride])]);
+                }
+                check(&[2], &[(0, 2, &[2]), (addr, len, &[stride])]);
             }
         }
     }
-    assert!(number > 0);
+    assert!(composed > listed / 8, "{composed} of {listed}");
+    println!("nests: {composed} of {listed} composed");
 }
 
 /// Returns every choice of strides in `dims` dimensions.

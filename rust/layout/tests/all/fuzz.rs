@@ -52,11 +52,6 @@ proptest! {
     }
 
     #[test]
-    fn nested(data in bytes()) {
-        bodies::nested(&data);
-    }
-
-    #[test]
     fn flat(data in vec(any::<u8>(), 0..600)) {
         bodies::flat(&data);
     }

@@ -3,19 +3,18 @@
 //! The bodies of the fuzz targets of `fuzz/`. Any bytes are valid input: `tests/all/fuzz.rs` runs
 //! the same bodies on stable Rust.
 
-use ib_mkey_layout::{MAX_DIMS, MAX_PARTS};
+use ib_mkey_layout::MAX_DIMS;
 
-use super::{check_access, check_shape, flat, numbers, rows, Byte, Spec, VecLayout};
+use super::{check_access, check_shape, flat, numbers, Byte, Spec, VecLayout};
 
 /// Takes any bytes and panics if the code under test is wrong.
 pub type Body = fn(&[u8]);
 
 /// A target's name and what it does.
-pub const TARGETS: [(&str, Body); 7] = [
+pub const TARGETS: [(&str, Body); 6] = [
     ("list", list),
     ("interleaved", interleaved),
     ("indexed", indexed),
-    ("nested", nested),
     ("flat", flat),
     ("accesses", accesses),
     ("numbers", raw_numbers),
@@ -185,21 +184,7 @@ pub fn indexed(data: &[u8]) {
     check(&input.indexed(), &mut input);
 }
 
-/// Tests the rows of rows: a key over a key.
-pub fn nested(data: &[u8]) {
-    let mut input = Input(data);
-    let Some((layout, bytes)) = built(&input.any()) else {
-        return;
-    };
-    while !input.0.is_empty() {
-        let addr = u64::from(input.byte()) * 8 + input.below(8);
-        let addr = addr % (bytes.len() as u64 + 2);
-        let (len, stride, count) = (1 + input.below(40), input.signed(), 1 + input.below(30));
-        rows::check_nest(&layout, &bytes, (addr, len, stride, count));
-    }
-}
-
-/// Checks that the flat list of keys over keys describes the same bytes as the keys.
+/// Checks that one layout of keys over keys describes the same bytes as the keys.
 pub fn flat(data: &[u8]) {
     let mut input = Input(data);
     let mut specs = Vec::new();
@@ -209,8 +194,7 @@ pub fn flat(data: &[u8]) {
             specs.push(spec);
         }
     }
-    let most = 1 + input.below(MAX_PARTS as u64) as usize;
-    flat::check(&specs, most, MAX_BYTES as usize);
+    flat::check(&specs, MAX_BYTES as usize);
 }
 
 /// Accesses to one layout, several at a time, copied half-way, past its end.

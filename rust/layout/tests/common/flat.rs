@@ -1,57 +1,98 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys over keys, byte by byte and as one list.
+//! Keys over keys, byte by byte and as one layout.
 
 use ib_mkey_layout::{
-    flatten, flatten_all, Below, Entry, Error, Indexed, Layout, List, Run, Shape,
+    compose, pieces, Block, Entry, Error, Inner, Interleaved, Layout, List, Place, Row, MAX_DIMS,
 };
 
-use super::{check_access, work, Byte, Spec, VecIndices, VecLayout};
-use ib_mkey_layout::Block;
+use super::{rows, Byte, Spec, VecIndices, VecLayout};
 
-/// The largest number of levels of keys below a layout.
+/// The largest number of levels of keys.
 pub const LEVELS: usize = 8;
 
 /// Leaves of a layout with this number or a higher one are keys.
 pub const KEYS: u32 = 1;
 
-/// A key and the keys below it, the innermost one first.
-pub struct Key {
-    layout: VecLayout,
-    below: Option<Box<Key>>,
-    /// The number of its memory.
-    memory: u32,
+/// The largest number of blocks of a composed layout.
+const BLOCKS: usize = 200;
+
+/// A key as one layout over memory.
+pub struct Flat {
+    pub layout: VecLayout,
+    /// Offset of the key's first byte in the layout.
+    pub offset: u64,
+    /// `true` if the layout has the blocks that [`compose`] found.
+    pub is_composed: bool,
 }
 
-impl<'a> Below<'a> for &'a Key {
-    type Entries = Vec<Entry>;
-    type Blocks = Vec<Block>;
-    type Shape = Shape;
-    type Indexed = Indexed<VecIndices>;
+/// The key of a leaf, for [`compose`] and [`pieces`].
+type VecInner<'a> =
+    Inner<'a, Vec<Entry>, Vec<Block>, ib_mkey_layout::Shape, ib_mkey_layout::Indexed<VecIndices>>;
 
-    fn layout(self) -> &'a VecLayout {
-        &self.layout
-    }
-
-    fn below(self, leaf: u32) -> Option<Self> {
-        below(self.below.as_deref(), leaf)
-    }
+/// Makes one layout of `outer` over the key `inner`. Memory of `outer` gets the number `level`.
+pub fn flatten(outer: &VecLayout, inner: &Flat, level: u32) -> [Option<Flat>; 2] {
+    let key = |leaf| (leaf >= KEYS).then_some((&inner.layout, inner.offset));
+    let number = |place: Place| {
+        assert_eq!(place.inner.is_some(), place.outer >= KEYS);
+        place.inner.unwrap_or(level)
+    };
+    let flat = |layout, is_composed| Flat {
+        layout,
+        offset: 0,
+        is_composed,
+    };
+    [
+        composed(outer, key, number).map(|layout| flat(layout, true)),
+        Some(flat(listed(outer, key, number), false)),
+    ]
 }
 
-impl Key {
-    /// Returns the key below, if there is one.
-    pub fn inner(&self) -> Option<&Self> {
-        self.below.as_deref()
-    }
+/// Returns the composed layout of `outer`, if there is one.
+fn composed<'a>(
+    outer: &'a VecLayout,
+    key: impl Fn(u32) -> Option<VecInner<'a>>,
+    number: impl Fn(Place) -> u32,
+) -> Option<VecLayout> {
+    let mut blocks = Vec::new();
+    let each = |place: Place, block: Block| {
+        let leaf = number(place);
+        blocks.push(Block::new(
+            leaf,
+            block.addr(),
+            block.bytes_count(),
+            *block.stride(),
+        ));
+        Ok::<_, Error>(())
+    };
+    let counts = compose(outer, BLOCKS, key, each).unwrap()?;
+    assert!(blocks.len() <= BLOCKS && counts.as_slice().len() <= MAX_DIMS);
+    let layout = Interleaved::new(counts.as_slice(), blocks).unwrap();
+    Some(Layout::Interleaved(layout))
 }
 
-/// Returns the key that a leaf is.
-pub fn below(key: Option<&Key>, leaf: u32) -> Option<&Key> {
-    key.filter(|_| leaf >= KEYS)
+/// Returns the pieces of `outer` as a list.
+fn listed<'a>(
+    outer: &'a VecLayout,
+    key: impl Fn(u32) -> Option<VecInner<'a>>,
+    number: impl Fn(Place) -> u32,
+) -> VecLayout {
+    let mut entries: Vec<Entry> = Vec::new();
+    let each = |place: Place, row: Row| {
+        for piece in (0..row.count).map(|at| row.skip(at).piece()) {
+            let entry = Entry::new(number(place), piece.addr, piece.len);
+            if !entries.last_mut().is_some_and(|last| last.join(&entry)) {
+                entries.push(entry);
+            }
+        }
+        Ok::<_, Error>(())
+    };
+    pieces(outer, key, each).unwrap();
+    Layout::List(List::new(entries).unwrap())
 }
 
 /// Moves each range of a key in `spec` into the bytes of that key, which has `length` bytes.
-fn fit(spec: &Spec, length: u64) -> Option<Spec> {
+fn fit(spec: &Spec, length: u64) -> Spec {
     match spec {
         Spec::List(entries) => {
             let entries = entries.iter().map(|&(leaf, addr, bytes)| {
@@ -65,7 +106,7 @@ fn fit(spec: &Spec, length: u64) -> Option<Spec> {
                 };
                 (leaf, addr, bytes)
             });
-            Some(Spec::List(entries.collect()))
+            Spec::List(entries.collect())
         }
         // Move it down. A part that then reaches over either end is removed.
         Spec::Interleaved(counts, blocks) => {
@@ -73,7 +114,7 @@ fn fit(spec: &Spec, length: u64) -> Option<Spec> {
             for block in blocks.iter_mut().filter(|block| block.0 >= KEYS) {
                 block.1 = block.1 % length / 2 + length / 4;
             }
-            Some(Spec::Interleaved(counts.clone(), blocks))
+            Spec::Interleaved(counts.clone(), blocks)
         }
         Spec::Indexed((leaf, addr, unit, bytes), indices) => {
             let addr = if *leaf >= KEYS {
@@ -81,14 +122,14 @@ fn fit(spec: &Spec, length: u64) -> Option<Spec> {
             } else {
                 *addr
             };
-            Some(Spec::Indexed((*leaf, addr, *unit, *bytes), indices.clone()))
+            Spec::Indexed((*leaf, addr, *unit, *bytes), indices.clone())
         }
     }
 }
 
 /// Returns the bytes of memory that `spec` describes over a key with `bytes`, if it is within that
 /// key. A leaf that is memory has number `level`.
-fn through(spec: &Spec, bytes: &[Byte], level: u32) -> Option<Vec<Byte>> {
+pub fn through(spec: &Spec, bytes: &[Byte], level: u32) -> Option<Vec<Byte>> {
     let each = spec.bytes().into_iter().map(|(leaf, addr, piece)| {
         if leaf < KEYS {
             return Some((level, addr, piece));
@@ -99,36 +140,55 @@ fn through(spec: &Spec, bytes: &[Byte], level: u32) -> Option<Vec<Byte>> {
     each.collect()
 }
 
-/// Checks that a nest of `specs`, the innermost one first, has the same bytes as its list. Levels
-/// that do not fit, or that have more than `max` bytes, are left out.
-pub fn check(specs: &[Spec], most: usize, max: usize) {
-    let mut key: Option<Box<Key>> = None;
+/// Checks that a nest of `specs`, the innermost one first, has the same bytes as the one layout
+/// that is made of it. Levels that do not fit, or that have more than `max` bytes, are left out.
+/// Returns the number of levels that were composed.
+pub fn check(specs: &[Spec], max: usize) -> usize {
+    let mut key: Option<Flat> = None;
     let mut bytes: Vec<Byte> = Vec::new();
+    let mut number = 0;
     for (level, spec) in specs.iter().enumerate() {
         let level = level as u32;
         let spec = match &key {
-            None => Some(all_memory(spec)),
-            Some(key) => fit(spec, key.layout.length()),
+            None => all_memory(spec),
+            Some(_) => fit(spec, bytes.len() as u64),
         };
-        let Some(spec) = spec else { continue };
         let Ok(layout) = spec.build() else { continue };
         if layout.length() > max as u64 {
             continue;
         }
+        let Some(inner) = &key else {
+            bytes = through(&spec, &bytes, 0).unwrap();
+            key = Some(Flat {
+                layout,
+                offset: 0,
+                is_composed: false,
+            });
+            continue;
+        };
         let Some(reached) = through(&spec, &bytes, level) else {
             continue;
         };
-        check_flat(&layout, key.as_deref(), &reached, &bytes, (level, most));
-        for bytes in [1, 2, 7, 64, 500] {
-            work::check(&layout, key.as_deref(), bytes);
+        let next = match &spec {
+            // One range of a key needs no layout.
+            Spec::List(entries) if entries.len() == 1 && entries[0].0 >= KEYS => None,
+            _ => {
+                let [composed, listed] = flatten(&layout, inner, level);
+                let both = composed.into_iter().chain(listed);
+                let checked = both.inspect(|flat| check_bytes(flat, &reached));
+                // Prefer the composed one, but check both.
+                checked.reduce(|first, _| first)
+            }
+        };
+        number += usize::from(next.as_ref().is_some_and(|flat| flat.is_composed));
+        match (next, &spec, &mut key) {
+            (Some(next), ..) => key = Some(next),
+            (None, Spec::List(entries), Some(key)) => key.offset += entries[0].1,
+            _ => unreachable!(),
         }
         bytes = reached;
-        key = Some(Box::new(Key {
-            layout,
-            below: key.take(),
-            memory: level,
-        }));
     }
+    number
 }
 
 /// Replaces all keys of `spec` by memory.
@@ -142,91 +202,23 @@ fn all_memory(spec: &Spec) -> Spec {
     spec
 }
 
-/// The number of the entry that stands for a range of the outermost key's own leaves.
-const OWN: u32 = 1 << 16;
-
-/// Checks the list of `layout` over `key`, whose bytes in memory are `wanted`.
-fn check_flat(
-    layout: &VecLayout,
-    key: Option<&Key>,
-    wanted: &[Byte],
-    inner: &[Byte],
-    (level, most): (u32, usize),
-) {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut own = 0u64;
-    let each = |found: Option<&Key>, run: Run| {
-        let leaf = match found {
-            Some(key) => {
-                assert!(run.leaf < KEYS || key.below.is_none(), "a key is no memory");
-                key.memory
-            }
-            None => {
-                own += 1;
-                OWN + run.leaf
-            }
-        };
-        let entry = Entry::new(leaf, run.addr, run.len);
-        if !entries.last_mut().is_some_and(|last| last.join(&entry)) {
-            entries.push(entry);
-        }
-        Ok::<_, Error>(())
-    };
-    flatten::<&Key, _, LEVELS>(layout, |leaf| below(key, leaf), most, each).unwrap();
-    check_flat_all(layout, key, &places(wanted), level);
-    let mut pieces = 0u64;
-    layout
-        .reach(|reach| {
-            pieces += reach.count;
-            Ok::<_, Error>(())
-        })
-        .unwrap();
-    assert!(entries.len() as u64 <= pieces * most as u64);
-    assert!(own <= pieces);
-    // Bytes do not show where entries begin, because adjacent entries differ.
-    let mut flat = Vec::new();
-    for (piece, entry) in entries.iter().enumerate() {
-        for addr in (0..entry.length()).map(|at| entry.addr() + at) {
-            flat.push(match entry.leaf().checked_sub(OWN) {
-                None => (entry.leaf(), addr, piece),
-                Some(0) => (level, addr, piece),
-                Some(_) => {
-                    let byte = inner[addr as usize];
-                    (byte.0, byte.1, piece)
-                }
-            });
-        }
-    }
-    assert_eq!(places(&flat), places(wanted));
-    // Accesses at every offset, if all is memory.
-    if entries.iter().any(|entry| entry.leaf() > OWN) {
-        return;
-    }
-    for entry in &mut entries {
-        if entry.leaf() == OWN {
-            *entry = Entry::new(level, entry.addr(), entry.length());
-        }
-    }
-    let list: VecLayout = Layout::List(List::new(entries).unwrap());
-    for offset in 0..flat.len() {
-        check_access(&list, &flat, offset, 13.min(flat.len() - offset));
-    }
-    check_access(&list, &flat, 0, flat.len());
-}
-
-/// Returns leaf and address of each byte.
-fn places(bytes: &[Byte]) -> Vec<(u32, u64)> {
-    bytes.iter().map(|byte| (byte.0, byte.1)).collect()
-}
-
-/// Checks that the list of all ranges in memory has the bytes at `wanted`.
-fn check_flat_all(layout: &VecLayout, key: Option<&Key>, wanted: &[(u32, u64)], level: u32) {
+/// Checks that a layout has the bytes `wanted`, whose pieces may be others. Returns its bytes.
+pub fn check_runs(layout: &VecLayout, wanted: &[Byte]) -> Vec<Byte> {
     let mut found = Vec::new();
-    let each = |key: Option<&Key>, run: Run| {
-        let memory = key.map_or(level, |key| key.memory);
-        found.extend((0..run.len).map(|at| (memory, run.addr + at)));
-        Ok::<_, Error>(())
-    };
-    flatten_all::<&Key, _, LEVELS>(layout, |leaf| below(key, leaf), each).unwrap();
-    assert_eq!(found, wanted);
+    for (piece, run) in layout.runs(0, layout.length()).unwrap().enumerate() {
+        found.extend((0..run.len).map(|at| (run.leaf, run.addr + at, piece)));
+    }
+    let place = |byte: &Byte| (byte.0, byte.1);
+    assert!(found.iter().map(place).eq(wanted.iter().map(place)));
+    found
+}
+
+/// Checks the bytes of a layout, and the rows of some accesses.
+fn check_bytes(flat: &Flat, wanted: &[Byte]) {
+    let found = check_runs(&flat.layout, wanted);
+    for offset in (0..found.len()).step_by(1 + found.len() / 50) {
+        let len = 13.min(found.len() - offset);
+        rows::check(&flat.layout, &found, offset, len);
+    }
+    rows::check(&flat.layout, &found, 0, found.len());
 }

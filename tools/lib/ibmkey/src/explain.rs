@@ -283,8 +283,8 @@ impl Failed<'_> {
         match (errno.get(), culprit.why) {
             (_, Why::Outside(outside)) => self.outside(&entry, at, outside, lkey),
             (_, Why::Pieces) => format!(
-                "a packet could take too long through the pieces of {field} {lkey:#x} and of the \
-                 keys below it: describe larger pieces, or fewer levels of keys"
+                "with {field} {lkey:#x}, mkey would have more than 1048576 pieces of memory: let \
+                 its blocks be whole pieces of the keys below it, or describe fewer levels of keys"
             ),
             (_, Why::Flush) => format!(
                 "access has IBV_ACCESS_FLUSH_PERSISTENT, and the layout up to {entry} has an ODP \

@@ -102,6 +102,7 @@ fn describe(
         pd: pd.as_raw() as usize,
         qp: request.qp,
         rkey: request.rkey,
+        range: None,
     };
     let binding = Binding::new(layout, leaves, access, pd, Some(charge), Some(window))?;
     Ok(Some((region, binding)))

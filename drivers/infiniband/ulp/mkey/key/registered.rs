@@ -27,7 +27,7 @@ impl Key<'_> {
     /// `ENOMEM` without memory and beyond a limit.
     pub(super) fn count_registered(&self, leaf: &mut Leaf) -> Result {
         match &leaf.place {
-            LeafPlace::Key(active) if active.is_uncounted() => {
+            LeafPlace::Key(active) if active.registered().is_some() => {
                 leaf.place = LeafPlace::Key(self.copy_registered(active)?);
                 Ok(())
             }

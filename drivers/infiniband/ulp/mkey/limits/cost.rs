@@ -33,12 +33,8 @@ pub(crate) const BINDING: i64 = 512;
 /// needed, and a node in the device's tree of pins.
 pub(crate) const LEAF: i64 = 256;
 
-/// Bytes of a leaf of a flat list, in a table that may be twice as large as needed, and of a
-/// tree node that exists while the list is made.
-pub(crate) const REACHED: i64 = 128;
-
-/// Bytes of a flat list without its entries and leaves.
-pub(super) const FLAT: i64 = 128;
+/// Bytes of the layout over memory of keys over keys, without its blocks or entries and leaves.
+pub(crate) const FLAT: i64 = 384;
 
 /// Bytes that rxe keeps for each page of an MR.
 const PAGE: usize = 16;
@@ -65,11 +61,6 @@ fn array<T>(count: usize) -> Result<i64> {
 /// Returns the bytes of a list of `count` entries.
 pub(crate) fn entries(count: usize) -> Result<i64> {
     array::<Entry>(count)
-}
-
-/// Returns the bytes of a flat list of `count` entries, without its leaves.
-pub(crate) fn flat(count: usize) -> Result<i64> {
-    FLAT.checked_add(entries(count)?).ok_or(ENOMEM)
 }
 
 /// Returns the bytes of an interleaved layout of `count` blocks.

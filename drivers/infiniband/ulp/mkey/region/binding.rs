@@ -12,7 +12,6 @@
 mod check;
 mod held;
 mod peers;
-mod work;
 
 use crate::{
     backend::{pins::Pin, Backend, BaseMr, Hw},
@@ -21,7 +20,7 @@ use crate::{
         rdma::{Access, Pd},
         sync::users::Users,
     },
-    layout::{Block, Entry, Granularity, Indexed, Interleaved, Layout, List, Shape},
+    layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::{Owner, OwnerCharge},
     region::indices::{KIndexed, KIndices},
 };
@@ -92,29 +91,6 @@ impl LeafPlace {
             Self::Key(binding) => binding.is_on_demand(),
         }
     }
-
-    /// Returns the work of one search at each level, see [`crate::layout::Packet`].
-    fn search(&self) -> u8 {
-        match self {
-            Self::Memory { .. } => 0,
-            Self::Key(binding) => binding.search,
-        }
-    }
-
-    fn pieces(&self) -> u64 {
-        match self {
-            Self::Memory { .. } => 1,
-            Self::Key(binding) => binding.pieces.into(),
-        }
-    }
-
-    /// Returns the number of levels that an access passes.
-    fn levels(&self) -> usize {
-        match self {
-            Self::Memory { .. } => 0,
-            Self::Key(binding) => binding.levels(),
-        }
-    }
 }
 
 /// A range of memory that a layout refers to, by its lkey.
@@ -136,9 +112,45 @@ pub(crate) struct Leaf {
     pub(crate) _pin: Option<Pin>,
 }
 
+impl Leaf {
+    /// Returns `true` if the leaf is a key.
+    pub(crate) fn is_key(&self) -> bool {
+        matches!(self.place, LeafPlace::Key(_))
+    }
+
+    /// Returns a copy of a leaf that is memory, for a binding over the key with this leaf. The copy
+    /// has no pin, because the key keeps its leaves.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for a key.
+    pub(super) fn copied(&self) -> Result<Self> {
+        let LeafPlace::Memory {
+            base,
+            delta,
+            mutable,
+        } = &self.place
+        else {
+            return Err(EFAULT);
+        };
+        Ok(Self {
+            lkey: self.lkey,
+            start: self.start,
+            len: self.len,
+            access: self.access,
+            place: LeafPlace::Memory {
+                base: base.clone(),
+                delta: *delta,
+                mutable: *mutable,
+            },
+            _pin: None,
+        })
+    }
+}
+
 /// A binding of a region.
-// Fields drop in declaration order: the flat list drops before the leaves, whose pins keep the
-// bindings that the list refers to.
+// Fields drop in declaration order: the layout of keys over keys drops before the leaves, whose
+// pins keep the keys below and their memory.
 pub(crate) struct Binding {
     /// The parts that few bindings have.
     extra: Option<KBox<Extra>>,
@@ -150,24 +162,15 @@ pub(crate) struct Binding {
     pub(crate) access: Access,
     /// The protection domain of the leaves.
     pub(crate) pd: usize,
-    /// An upper bound of the number of pieces at the bottom of all levels. `u32::MAX` stands for
-    /// all larger numbers too.
-    pieces: u32,
-    /// The granularity of the pieces of the layout that accesses use.
-    granularity: Granularity,
-    /// The work of one search at each level that an access passes. `u8::MAX` stands for all larger
-    /// numbers, too.
-    search: u8,
-    /// The number of levels of keys in the low four bits, and the number of levels that an access
-    /// passes in the high ones. Both include this one.
-    levels: u8,
+    /// The number of levels of keys, including this one.
+    depth: u8,
     /// The tag of the rkey by which peers name the binding. The rkey of a memory window is in
     /// `extra`.
     tag: Atomic<i8>,
     /// The bits [`ON_DEMAND`] and [`PEERS_END`].
     marks: Atomic<i8>,
     /// The accesses outside of SRCU; [`None`] if accesses are short. A long access waits for ODP
-    /// pages, passes many pieces, or flushes them to persistence.
+    /// pages, or flushes many pieces to persistence.
     pub(crate) users: Option<Arc<Users>>,
     /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
     /// it.
@@ -178,7 +181,9 @@ pub(crate) struct Binding {
 enum Extra {
     /// The window's address, protection domain, QP and rkey, in a binding of a memory window.
     Window(Window),
-    /// The bytes of a nest, as one list of ranges.
+    /// The range of a key that is all bytes of the binding.
+    Range(Range),
+    /// The bytes of keys over keys, as one layout over memory.
     Flat(Flat),
     /// The registration, in a binding of a fast registration.
     Registered(Registered),
@@ -195,34 +200,22 @@ pub(crate) struct Registered {
     pub(crate) access: Access,
 }
 
-/// A leaf of a flat list.
-pub(crate) struct Reached {
-    /// The binding that has the leaf; [`None`] if that is the binding with this list.
-    pub(super) key: Option<Arc<Binding>>,
-    /// The number of the leaf in that binding.
-    pub(super) index: u32,
+/// A range of a key.
+pub(crate) struct Range {
+    /// The binding of the key. All its leaves are memory, or it has a layout over memory.
+    pub(super) binding: Arc<Binding>,
+    /// The offset of the first byte in that binding.
+    pub(super) offset: u64,
 }
 
-/// A nest as one list.
+/// Keys over keys as one layout over memory.
 pub(crate) struct Flat {
-    /// The list. Its leaves are indices of `leaves`.
+    /// The layout. Its leaves are indices of `leaves`.
     pub(super) layout: KLayout,
-    /// The leaves of the list.
-    pub(super) leaves: KVVec<Reached>,
-    /// `true` if an entry is a range of a key.
-    pub(super) has_keys: bool,
-    /// The charge for the memory of the list.
+    /// The leaves, which are memory.
+    pub(super) leaves: KVVec<Leaf>,
+    /// The charge for the memory of the layout.
     pub(super) _charge: OwnerCharge,
-}
-
-impl Flat {
-    /// Returns the binding that has leaf `index` of the list, and the number of the leaf in that
-    /// binding. The binding is [`None`] if it is the one with this list.
-    #[inline]
-    pub(crate) fn leaf(&self, index: u32) -> Option<(Option<&Arc<Binding>>, u32)> {
-        let reached = self.leaves.get(index as usize)?;
-        Some((reached.key.as_ref(), reached.index))
-    }
 }
 
 /// The parts of a binding that only a memory window has.
@@ -236,6 +229,8 @@ pub(crate) struct Window {
     pub(crate) qp: usize,
     /// The rkey by which peers name the window while it has this binding.
     pub(crate) rkey: u32,
+    /// The range of the key that the window is over.
+    pub(crate) range: Option<Range>,
 }
 
 // The documentation says that a binding over one leaf takes 512 bytes beside its entries: the
@@ -261,52 +256,40 @@ const ON_DEMAND: i8 = 1 << 0;
 /// In `Binding::marks`: a peer may invalidate the binding even if it has no remote access flag.
 const PEERS_END: i8 = 1 << 1;
 
-/// The low half of `Binding::levels`.
-const LOW: u8 = 0xf;
-
-const _: () = assert!(MAX_LEVELS <= LOW as usize);
-
-/// Returns the value of `Binding::levels`. Both numbers are at most [`MAX_LEVELS`].
-fn both(depth: usize, levels: usize) -> u8 {
-    (depth as u8 & LOW) | (levels as u8) << 4
-}
-
 impl Binding {
     /// Returns the number of levels of keys, including this one.
     pub(crate) fn depth(&self) -> usize {
-        usize::from(self.levels & LOW)
+        self.depth.into()
     }
 
-    /// Returns the number of levels that an access passes, including this one. If it is one, all
-    /// leaves of [`Self::walked`] are memory.
+    /// Returns the range of a key that is all bytes of the binding, if there is one.
     #[inline]
-    pub(crate) fn levels(&self) -> usize {
-        usize::from(self.levels >> 4)
-    }
-
-    /// Returns the flat list, if accesses use one.
-    #[inline]
-    pub(crate) fn flat(&self) -> Option<&Flat> {
+    pub(crate) fn range(&self) -> Option<&Range> {
         match self.extra.as_deref() {
-            Some(Extra::Flat(flat)) => Some(flat),
+            Some(Extra::Range(range)) => Some(range),
+            Some(Extra::Window(window)) => window.range.as_ref(),
             _ => None,
         }
     }
 
-    /// Returns the blocks of the layout, if it is interleaved and accesses use it as described.
-    #[inline(always)]
-    pub(crate) fn blocks(&self) -> Option<&Interleaved<KVVec<Block>, KBox<Shape>>> {
-        match (&self.extra, &self.layout) {
-            (None, KLayout::Interleaved(blocks)) => Some(blocks),
-            _ => None,
-        }
-    }
-
-    /// Returns the layout that accesses walk over: the flat list if there is one, or else the
-    /// described layout.
+    /// Returns the binding that has the bytes of this one, and the offset of the first byte in it.
+    /// That is this binding unless it is one range of a key.
     #[inline]
-    pub(crate) fn walked(&self) -> &KLayout {
-        self.flat().map_or(&self.layout, |flat| &flat.layout)
+    pub(crate) fn target(&self) -> (&Self, u64) {
+        match self.range() {
+            None => (self, 0),
+            Some(range) => (&range.binding, range.offset),
+        }
+    }
+
+    /// Returns the layout over memory that accesses use, and its leaves. The binding must be a
+    /// [target](Self::target).
+    #[inline]
+    pub(crate) fn memory(&self) -> (&KLayout, &[Leaf]) {
+        match self.extra.as_deref() {
+            Some(Extra::Flat(flat)) => (&flat.layout, &flat.leaves),
+            _ => (&self.layout, &self.leaves),
+        }
     }
 
     /// Returns the parts that only a memory window has.
@@ -357,11 +340,6 @@ impl Binding {
         self._charge.as_ref().map(OwnerCharge::owner)
     }
 
-    /// Returns `true` for the binding of a fast registration, whose pieces are not counted.
-    pub(crate) fn is_uncounted(&self) -> bool {
-        self.pieces == 0
-    }
-
     /// Makes an empty binding over memory that is never deregistered. The caller fills the binding
     /// before an access can find it, see `region/fast_reg.rs`.
     pub(crate) fn unfilled(
@@ -379,12 +357,9 @@ impl Binding {
                 leaves,
                 access: Access::default(),
                 pd: pd.as_raw() as usize,
-                levels: both(1, 1),
+                depth: 1,
                 tag: Atomic::new(0),
                 marks: Atomic::new(0),
-                pieces: 0,
-                granularity: Granularity::NONE,
-                search: 0,
                 users: None,
                 _charge: None,
             },

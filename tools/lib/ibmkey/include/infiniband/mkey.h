@@ -21,8 +21,8 @@
  * ENOSPC	more entries than the key was created for
  * EOVERFLOW	a length or an address that does not fit 64 bits
  * ERANGE	a block that reaches outside its leaf
- * ELOOP	a key that would refer to itself, too many levels of keys, or levels
- *		of small pieces through which a packet could take too long
+ * ELOOP	a key that would refer to itself, too many levels of keys, or keys
+ *		over keys of more than 1,048,576 pieces
  * EBUSY	a key or a window still refers to the object
  * ENOMEM	no memory, or a limit on device memory or on the memory of keys is reached
  * EOPNOTSUPP	the device, or this kind of leaf, cannot do it

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over keys: the bytes that they address, their depth, and what they hold.
+ * Keys over keys: the bytes that they address, their depth, and what they hold, also while
+ * an inner key is bound.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -294,6 +297,80 @@ TEST_F(nested, exit)
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
 	EXPECT_EQ(before, mkt_dev_count(&self->s.dev[1], "mr"));
+}
+
+struct nested_race {
+	struct mkt_setup *s;
+	struct ibv_mr **key;
+	atomic_bool stop;
+	unsigned int bound, busy;
+	int err;
+};
+
+/* binds the inner key to either half of the leaf, when no key is over it */
+static void *nested_race_inner(void *arg)
+{
+	struct nested_race *race = arg;
+	struct mkt_leaf *leaf = &race->s->arena[1].leaf[0];
+	unsigned int i;
+	int err;
+
+	for (i = 0; !race->err && !atomic_load(&race->stop); i++) {
+		err = nested_bind(race->key[0], leaf->mr->lkey,
+				  leaf->addr + (i & 1) * 16384,
+				  i & 1 ? 4096 : 8192, MKT_ACCESS_ALL);
+		if (!err)
+			race->bound++;
+		else if (err == EBUSY)
+			race->busy++;
+		else
+			race->err = err;
+	}
+	return NULL;
+}
+
+/*
+ * An outer key that is bound to 8192 bytes of the inner one, which has as many
+ * only in its first half, finds that half.
+ */
+TEST_F(nested, race)
+{
+	struct nested_race race = { .s = &self->s, .key = self->key };
+	unsigned int i, seen = 0, refused = 0, wanted = mkt_scale(100, 10);
+	uint8_t *at = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
+	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
+	pthread_t tid;
+
+	memset(at, 0xa0, 16384);
+	memset(at + 16384, 0xa1, 16384);
+	ASSERT_EQ(0, nested_chain(&self->s, self->key, 1, 4096));
+	ASSERT_EQ(0, mkt_dev_thread(&self->s.dev[1], &tid, nested_race_inner, &race));
+	for (i = 0; (seen < wanted || !refused) && i < 1000000; i++) {
+		int err = nested_bind(self->key[1], self->key[0]->lkey, 4096,
+				      4096, MKT_ACCESS_ALL);
+
+		if (err == ERANGE) {
+			refused++;
+			continue;
+		}
+		ASSERT_EQ(0, err);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  nested_access(&self->s, self->key[1], MKT_READ, 0, 4096));
+		ASSERT_EQ(0xa0, to[0]);
+		ASSERT_EQ(0, memcmp(to, to + 1, 4095));
+		seen++;
+		ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
+	}
+	atomic_store(&race.stop, true);
+	mkt_dev_join(&self->s.dev[1], tid);
+	mkt_share(&self->s.dev[1], &race.err, sizeof(race.err));
+	mkt_share(&self->s.dev[1], &race.bound, sizeof(race.bound));
+	mkt_share(&self->s.dev[1], &race.busy, sizeof(race.busy));
+	ASSERT_EQ(0, race.err);
+	TH_LOG("%u binds of the inner key, %u refused; %u reads, %u out of range",
+	       race.bound, race.busy, seen, refused);
+	EXPECT_LE(wanted, seen);
+	EXPECT_LT(0, refused);
 }
 
 TEST_HARNESS_MAIN

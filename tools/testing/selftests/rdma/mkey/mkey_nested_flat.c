@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over keys of small pieces, of which a bind makes one list: the bytes, the access
- * flags, the description, and what is held and charged.
+ * Keys over keys of many pieces, of which a bind makes one layout: the bytes, the access
+ * flags, the description, what is held and charged, and what is refused.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -129,20 +129,6 @@ TEST_F(scattered, bytes)
 	}
 }
 
-/* an access looks up the leaf once for each byte, as with one level */
-TEST_F(scattered, one_level)
-{
-	long long before = nested_count_outside();
-
-	MKT_ONE_MACHINE(self->s.dev);
-	if (before < 0)
-		SKIP(return, "no debugfs of ib_mkey");
-	ASSERT_EQ(0, nested_scatter(&self->s, self->key, NESTED_DEPTH, self->at));
-	EXPECT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, self->key[NESTED_DEPTH - 1],
-						MKT_READ, 0, SCATTERED));
-	EXPECT_EQ(before, nested_count_outside());
-}
-
 /* a query returns the description */
 TEST_F(scattered, query)
 {
@@ -224,35 +210,85 @@ TEST_F(scattered, held)
 	EXPECT_EQ(before, nested_charged(&self->s));
 }
 
-/*
- * A range of a key that is many bytes in memory stays one, so that the list of
- * ranges does not grow with the number of bytes.
- */
-TEST_F(scattered, long_range)
+/* binds @key to blocks of @bytes bytes of the MR of @lkey, @stride bytes apart, @times times */
+static int nested_strided(struct ibv_mr *key, uint32_t lkey, uint64_t addr, uint64_t bytes,
+			  int64_t stride, uint64_t times, uint64_t count)
 {
-	struct ibv_sge sge[2] = {
-		{ .addr = 5, .length = 1, .lkey = self->key[0]->lkey },
-		{ .addr = 0, .length = SCATTERED, .lkey = self->key[0]->lkey },
+	struct ibmkey_block block = {
+		.addr = addr,
+		.bytes_count = bytes,
+		.lkey = lkey,
+		.stride = { 0, stride },
 	};
+	uint64_t repeat[2] = { times, count };
+
+	return ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL, 2, repeat, 1, &block);
+}
+
+/* pieces of the innermost of the keys of lined_up, and their number with repetition */
+#define LINED_UP 512
+#define TIMES (1ull << 30)
+
+/*
+ * Levels whose blocks advance by whole pieces of the level below need no list: the number of
+ * pieces has no limit, and takes no memory.
+ */
+TEST_F(scattered, lined_up)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	long long before = nested_charged(&self->s);
+	unsigned int level, i, step = 1 << (NESTED_DEPTH - 1);
+	uint64_t length;
+
+	ASSERT_LE(16 * LINED_UP, leaf->length);
+	/* each level takes every second piece of the level below */
+	ASSERT_EQ(0, nested_strided(self->key[0], leaf->mr->lkey, leaf->addr, 8, 16, TIMES,
+				    LINED_UP));
+	for (level = 1; level < NESTED_DEPTH; level++) {
+		length = self->key[level - 1]->length;
+		ASSERT_EQ(0, nested_strided(self->key[level], self->key[level - 1]->lkey, 0, 8,
+					    16, 1, length / 16));
+	}
+	length = self->key[NESTED_DEPTH - 1]->length;
+	ASSERT_EQ(8 * TIMES * LINED_UP / step, length);
+	if (before >= 0) {
+		EXPECT_GT(2048 * NESTED_DEPTH, nested_charged(&self->s) - before);
+	}
+	mkt_rand_bytes(&self->s.rng, self->leaf, 16 * LINED_UP);
+	ASSERT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, self->key[NESTED_DEPTH - 1], MKT_READ,
+						length - 100, 100));
+	for (i = 0; i < 100; i++) {
+		uint64_t at = length - 100 + i, piece = at / 8 * step % LINED_UP;
+
+		ASSERT_EQ(self->leaf[16 * piece + at % 8], self->plain[i]);
+	}
+}
+
+/*
+ * Other levels become a list, of at most 1,048,576 pieces of memory. What is refused changes
+ * nothing.
+ */
+TEST_F(scattered, refused)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *inner = self->key[0], *outer = self->key[1];
 	unsigned int i;
 
-	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 1, self->at));
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->key[1], MKT_ACCESS_ALL, 2, sge));
-	mkt_rand_bytes(&self->s.rng, self->leaf, 3 * SCATTERED);
-	ASSERT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, self->key[1], MKT_READ, 0,
-						SCATTERED + 1));
-	EXPECT_EQ(self->leaf[self->at[5]], self->plain[0]);
-	for (i = 0; i < SCATTERED; i++)
-		ASSERT_EQ(self->leaf[self->at[i]], self->plain[1 + i]);
-	/* and by a key over both */
-	ASSERT_EQ(0, nested_bind(self->key[2], self->key[1]->lkey, 0, SCATTERED + 1,
-				 MKT_ACCESS_ALL));
-	memset(self->plain, 0, SCATTERED + 1);
-	ASSERT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, self->key[2], MKT_READ, 0,
-						SCATTERED + 1));
-	EXPECT_EQ(self->leaf[self->at[5]], self->plain[0]);
-	for (i = 0; i < SCATTERED; i++)
-		ASSERT_EQ(self->leaf[self->at[i]], self->plain[1 + i]);
+	/* blocks of 3 bytes in pieces of 2 bytes: each is in two of them */
+	ASSERT_EQ(0, nested_strided(inner, leaf->mr->lkey, leaf->addr, 2, 3, 1024, 1000));
+	ASSERT_EQ(0, nested_strided(outer, inner->lkey, 1, 3, 5, 1, 1 << 18));
+	EXPECT_EQ(ELOOP, nested_strided(outer, inner->lkey, 1, 3, 5, 3, 1 << 18));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "more than 1048576 pieces"));
+	EXPECT_EQ(3 << 18, outer->length);
+	EXPECT_EQ(ELOOP, nested_strided(self->key[2], inner->lkey, 1, 3, 5, 3, 1 << 18));
+	EXPECT_EQ(0, self->key[2]->length);
+	mkt_rand_bytes(&self->s.rng, self->leaf, 3000);
+	ASSERT_EQ(IBV_WC_SUCCESS, nested_access(&self->s, outer, MKT_READ, 700000, 100));
+	for (i = 0; i < 100; i++) {
+		uint64_t at = 700000 + i, byte = (1 + at / 3 * 5 + at % 3) % 2000;
+
+		ASSERT_EQ(self->leaf[byte / 2 * 3 + byte % 2], self->plain[i]);
+	}
 }
 
 /* accesses through a nest until one fails */

@@ -3,11 +3,8 @@
 //! Checks a layout against its leaves and makes a binding of them.
 
 use super::{
-    both,
-    work,
     Binding,
     Extra,
-    Flat,
     KLayout,
     Leaf,
     Window,
@@ -21,7 +18,7 @@ use crate::{
         rdma::{mr::Right, Access, Pd},
         sync::users::Users,
     },
-    layout::{Granularity, Reach},
+    layout::Extent,
     limits::owner::OwnerCharge,
     region::flat,
 };
@@ -48,11 +45,11 @@ impl Binding {
     /// # Errors
     ///
     /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
-    /// `ELOOP` for more than [`MAX_LEVELS`] levels, and for small pieces through which a packet
-    /// could take more than [`work::MAX`], `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT` with ODP
-    /// leaves, with more than [`MAX_FLUSHED`] pieces, or with more than [`MAX_FLUSHED_BYTES`] bytes
-    /// if each leaf has fewer bytes, `ENOMEM`. A key names a leaf by its lkey. Every write, also
-    /// a peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
+    /// `ELOOP` for more than [`MAX_LEVELS`] levels, those of [`flat::make`] for keys over keys,
+    /// `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT` with ODP leaves, with more than
+    /// [`MAX_FLUSHED`] pieces, or with more than [`MAX_FLUSHED_BYTES`] bytes if each leaf has fewer
+    /// bytes, `ENOMEM`. A key names a leaf by its lkey. Every write, also a peer's, therefore needs
+    /// the leaf's flag `LOCAL_WRITE`.
     pub(crate) fn new(
         layout: KLayout,
         leaves: KVVec<Leaf>,
@@ -62,57 +59,37 @@ impl Binding {
         window: Option<Window>,
     ) -> Result<Arc<Self>> {
         check_access(access, &leaves)?;
-        let mut survey = Survey::new();
-        layout.reach(|reach| survey.add(&reach, &leaves))?;
-        let Survey {
-            own,
-            pieces,
-            granularity,
-        } = survey.end();
+        layout.reach(|reach| check_extent(&reach.extent, &leaves))?;
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
         if depth > MAX_LEVELS {
             return Err(eloop());
         }
+        let extra = over_keys(&layout, &leaves, window, &charge)?;
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
-        let flushed = access.contains(Right::FlushPersistent);
-        if flushed && (on_demand || pieces > MAX_FLUSHED || flushes_long(&layout, &leaves)) {
-            return Err(eopnotsupp());
-        }
-        let Walked {
-            flat,
-            levels,
-            granularity,
-            work,
-        } = match &charge {
-            Some(charge) if depth > 1 && window.is_none() => {
-                Walked::new((&layout, &leaves), (own, granularity), on_demand, charge)?
+        let mut users = None;
+        if access.contains(Right::FlushPersistent) {
+            let pieces = pieces(extra.as_deref(), &layout);
+            if on_demand || pieces > MAX_FLUSHED || flushes_long(&layout, &leaves) {
+                return Err(eopnotsupp());
             }
-            _ => Walked::described(&layout, &leaves, granularity, on_demand),
-        };
-        let search = work::search(flat.as_ref().map_or(&layout, |flat| &flat.layout), &leaves);
-        let extra = flat.map(Extra::Flat).or(window.map(Extra::Window));
-        let extra = extra
-            .map(|extra| KBox::new(extra, GFP_MAYFAIL))
-            .transpose()?;
-        let long = pieces > 1 || layout.length() > LONG_FLUSHED;
-        let users = if on_demand || (flushed && long) || (levels > 1 && work > work::LONG) {
-            Some(Users::new(GFP_MAYFAIL)?)
-        } else {
-            None
-        };
+            if pieces > 1 || layout.length() > LONG_FLUSHED {
+                users = Some(Users::new(GFP_MAYFAIL)?);
+            }
+        }
+        if on_demand {
+            users = Some(Users::new(GFP_MAYFAIL)?);
+        }
         let binding = Self {
             extra,
             layout,
             leaves,
             access,
             pd: pd.as_raw() as usize,
-            levels: both(depth, levels),
+            // This is at most `MAX_LEVELS`.
+            depth: depth as u8,
             tag: Atomic::new(0),
             marks: Atomic::new(if on_demand { ON_DEMAND } else { 0 }),
-            pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
-            granularity,
-            search,
             users,
             _charge: charge,
         };
@@ -120,84 +97,58 @@ impl Binding {
     }
 }
 
+/// Returns what a binding of `layout` has besides the layout: the range of a key, or the layout over
+/// memory if a leaf is a key; and the `window`.
+///
+/// # Errors
+///
+/// Those of [`flat::make`].
+fn over_keys(
+    layout: &KLayout,
+    leaves: &[Leaf],
+    window: Option<Window>,
+    charge: &Option<OwnerCharge>,
+) -> Result<Option<KBox<Extra>>> {
+    let range = flat::range(layout, leaves);
+    let extra = match (window, range) {
+        (Some(window), range) => Extra::Window(Window { range, ..window }),
+        (None, Some(range)) => Extra::Range(range),
+        (None, None) if leaves.iter().any(Leaf::is_key) => {
+            // Only keys, whose bindings are charged, have leaves that are keys.
+            let charge = charge.as_ref().ok_or(EINVAL)?;
+            Extra::Flat(flat::make(layout, leaves, charge)?)
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(KBox::new(extra, GFP_MAYFAIL)?))
+}
+
+/// Returns the number of pieces of memory of a binding, or an upper bound for a range of a key.
+fn pieces(extra: Option<&Extra>, layout: &KLayout) -> u64 {
+    let memory = match extra {
+        Some(Extra::Flat(flat)) => &flat.layout,
+        Some(
+            Extra::Range(range)
+            | Extra::Window(Window {
+                range: Some(range), ..
+            }),
+        ) => range.binding.memory().0,
+        _ => layout,
+    };
+    let mut pieces = 0u64;
+    // The function returns no error.
+    let _ = memory.reach(|reach| {
+        pieces = pieces.saturating_add(reach.count);
+        Ok::<_, Error>(())
+    });
+    pieces
+}
+
 /// Returns `true` if a flush of `layout` would take much longer than one of each of `leaves`.
 fn flushes_long(layout: &KLayout, leaves: &[Leaf]) -> bool {
     let length = layout.length();
     let longest = leaves.iter().map(|leaf| leaf.len).max();
     length > MAX_FLUSHED_BYTES.max(longest.unwrap_or(0))
-}
-
-/// The levels that an access walks over.
-struct Walked {
-    /// The list that replaces the layout.
-    flat: Option<Flat>,
-    /// The number of levels.
-    levels: usize,
-    /// The granularity of the first level.
-    granularity: Granularity,
-    /// A bound of the work of a packet; 0 if all leaves are memory, to which no limit applies.
-    work: u64,
-}
-
-impl Walked {
-    /// Returns the levels of a layout without a flat list.
-    fn described(
-        layout: &KLayout,
-        leaves: &[Leaf],
-        granularity: Granularity,
-        on_demand: bool,
-    ) -> Self {
-        let below = leaves.iter().map(|leaf| leaf.place.levels()).max();
-        let below = below.unwrap_or(0);
-        Self {
-            flat: None,
-            levels: below.saturating_add(1),
-            granularity,
-            work: if below == 0 {
-                0
-            } else {
-                work::of_packet(layout, granularity, leaves, on_demand)
-            },
-        }
-    }
-
-    /// Returns the levels of a nest whose accesses use the list `flat`.
-    fn flattened(flat: Flat, described: &Self, leaves: &[Leaf], on_demand: bool) -> Self {
-        let granularity = work::granularity(&flat.layout);
-        let levels = if flat.has_keys { described.levels } else { 1 };
-        let leaves = if flat.has_keys { leaves } else { &[] };
-        Self {
-            levels,
-            granularity,
-            work: work::of_packet(&flat.layout, granularity, leaves, on_demand),
-            flat: Some(flat),
-        }
-    }
-
-    /// Makes a list of a nest of small pieces. `own` is the number of pieces of `layout`.
-    ///
-    /// # Errors
-    ///
-    /// `ELOOP` if a packet could take too long, and all ranges of the nest are too many for a list;
-    /// those of [`flat::make`].
-    fn new(
-        (layout, leaves): (&KLayout, &[Leaf]),
-        (own, granularity): (u64, Granularity),
-        on_demand: bool,
-        charge: &OwnerCharge,
-    ) -> Result<Self> {
-        let mut walked = Self::described(layout, leaves, granularity, on_demand);
-        let is_fine = walked.work > work::FINE;
-        if let Some(flat) = flat::make(layout, leaves, own, is_fine, charge)? {
-            walked = Self::flattened(flat, &walked, leaves, on_demand);
-        }
-        if walked.work > work::MAX {
-            if let Some(flat) = flat::make_all(layout, leaves, own, charge)? {
-                walked = Self::flattened(flat, &walked, leaves, on_demand);
-            }
-        }
-        Ok(walked)
-    }
 }
 
 /// Checks that each leaf has the access flags that a layout with the flags `access` needs.
@@ -223,52 +174,13 @@ fn check_access(access: Access, leaves: &[Leaf]) -> Result {
     Ok(())
 }
 
-/// The pieces of a layout.
-struct Survey {
-    /// The number of pieces.
-    own: u64,
-    /// An upper bound of the number of pieces at the bottom of all levels.
-    pieces: u64,
-    /// The granularity of the pieces.
-    granularity: Granularity,
-}
-
-impl Survey {
-    /// Makes a survey without pieces.
-    fn new() -> Self {
-        Self {
-            own: 0,
-            pieces: 0,
-            granularity: Granularity::NONE,
-        }
-    }
-
-    /// Checks that pieces stay within their leaf, and counts them. Counts a block once for each
-    /// piece of the level below, because it may be cut at the end of each of them.
-    ///
-    /// # Errors
-    ///
-    /// `ERANGE` for a block outside of its leaf.
-    #[inline]
-    fn add(&mut self, reach: &Reach, leaves: &[Leaf]) -> Result {
-        let leaf = leaves.get(reach.extent.leaf() as usize).ok_or(EINVAL)?;
-        reach.extent.check_within(leaf.start, leaf.len)?;
-        self.own = self.own.saturating_add(reach.count);
-        let pieces = reach.count.saturating_mul(leaf.place.pieces());
-        self.pieces = self.pieces.saturating_add(pieces);
-        self.granularity = self.granularity.join(reach.granularity);
-        Ok(())
-    }
-
-    /// Returns the result after all pieces were added.
-    fn end(self) -> Self {
-        Self {
-            granularity: if self.own == 1 {
-                self.granularity.alone()
-            } else {
-                self.granularity
-            },
-            ..self
-        }
-    }
+/// Checks that pieces stay within their leaf.
+///
+/// # Errors
+///
+/// `ERANGE` if they do not.
+#[inline]
+fn check_extent(extent: &Extent, leaves: &[Leaf]) -> Result {
+    let leaf = leaves.get(extent.leaf() as usize).ok_or(EINVAL)?;
+    Ok(extent.check_within(leaf.start, leaf.len)?)
 }

@@ -5,9 +5,8 @@
 //! # Lifetime
 //!
 //! The data path reads bindings under SRCU. An access that may wait for ODP pages leaves SRCU,
-//! because a process decides how long the wait takes. An access through many small pieces of keys
-//! over keys leaves SRCU too, and so does an access to a binding that can be flushed to
-//! persistence. Such a slow access counts as one of the [`Users`] of the binding, so that only a
+//! because a process decides how long the wait takes. An access to a binding that can be flushed to
+//! persistence leaves SRCU, too. Such a slow access counts as one of the [`Users`] of the binding, so that only a
 //! rebind of the same key waits for it.
 //!
 //! [`Users`]: crate::kernel_ext::sync::users::Users

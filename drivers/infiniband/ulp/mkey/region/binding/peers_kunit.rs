@@ -21,6 +21,7 @@ mod tests {
             pd: PEER.pd,
             qp,
             rkey: PEER.rkey,
+            range: None,
         }
     }
 

@@ -70,20 +70,4 @@ static inline int nested_access(struct mkt_setup *s, struct ibv_mr *key,
 	return mkt_touch(s, key->rkey, op, addr, length);
 }
 
-/*
- * accesses outside of SRCU, for which only binds of the same key wait; -1 if
- * unknown
- */
-static inline long long nested_count_outside(void)
-{
-	FILE *f = fopen("/sys/kernel/debug/ib_mkey/accesses_outside", "r");
-	long long count = -1;
-
-	if (f && fscanf(f, "%lld", &count) != 1)
-		count = -1;
-	if (f)
-		fclose(f);
-	return count;
-}
-
 #endif /* NESTED_H */
