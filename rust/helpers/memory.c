@@ -16,16 +16,50 @@
 #include <linux/workqueue.h>
 
 /*
- * Allocates zeroed memory that its owner can do without. It is charged to the
- * caller's cgroup, and the OOM killer does not run for it. The kernel crate has
- * no name for __GFP_RETRY_MAYFAIL.
+ * Allocates zeroed pages in a vmalloc'ed area, at a physical address that is a multiple of
+ * 1 << @order pages: the first pages are one block. They are charged to the caller's cgroup. If
+ * there are too few, the OOM killer does not run, because their owner can do without them. The
+ * kernel crate has no name for __GFP_RETRY_MAYFAIL.
  */
-__rust_helper struct page *rust_helper_alloc_pages_mayfail(int node, bool strict,
-							   unsigned int order)
+__rust_helper void *rust_helper_valloc_aligned(int node, bool strict, unsigned int order,
+					       unsigned int count)
 {
-	return alloc_pages_node(node, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-				__GFP_RETRY_MAYFAIL | __GFP_NOWARN |
-				(strict ? __GFP_THISNODE : 0), order);
+	gfp_t flags = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN |
+		      (strict ? __GFP_THISNODE : 0);
+	struct page **pages, *block;
+	unsigned int i, n = 0;
+	void *area;
+
+	pages = kvmalloc_array(count, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return NULL;
+	block = alloc_pages_node(node, flags, order);
+	if (!block)
+		goto err;
+	if (order)
+		split_page(block, order);
+	for (i = 0; i < 1U << order; i++) {
+		if (n < count)
+			pages[n++] = block + i;
+		else
+			__free_page(block + i);
+	}
+	while (n < count) {
+		pages[n] = alloc_pages_node(node, flags, 0);
+		if (!pages[n])
+			goto err;
+		n++;
+	}
+	/* vfree() of the area frees the pages and the array. */
+	area = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
+	if (area)
+		return area;
+
+err:
+	while (n)
+		__free_page(pages[--n]);
+	kvfree(pages);
+	return NULL;
 }
 
 __rust_helper unsigned long rust_helper_ram_pages(void)
@@ -38,29 +72,9 @@ __rust_helper bool rust_helper_node_has_memory(int node)
 	return node >= 0 && node < MAX_NUMNODES && node_state(node, N_MEMORY);
 }
 
-/*
- * Maps single pages. vfree() of the area frees the pages and @pages, which is
- * kvmalloc'ed.
- */
-__rust_helper void *rust_helper_vmap_put_pages(struct page **pages, unsigned int count)
-{
-	return vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
-}
-
 __rust_helper void rust_helper_vfree(const void *area)
 {
 	vfree(area);
-}
-
-/* The page must not be in high memory. */
-__rust_helper void *rust_helper_mapped_page_address(struct page *page)
-{
-	return lowmem_page_address(page);
-}
-
-__rust_helper struct page *rust_helper_nth_page(struct page *page, unsigned long n)
-{
-	return page + n;
 }
 
 __rust_helper unsigned long rust_helper_page_to_pfn(struct page *page)
@@ -109,12 +123,6 @@ __rust_helper bool rust_helper_dma_buf_is_writable(struct dma_buf *buf)
 	return buf->file->f_mode & FMODE_WRITE;
 }
 
-/* Returns true if the address has a page that belongs to a device. */
-__rust_helper bool rust_helper_virt_is_device_memory(const void *address)
-{
-	return virt_addr_valid(address) && is_zone_device_page(virt_to_page(address));
-}
-
 /* Returns the size of the BAR that contains memory of pci_alloc_p2pmem(). */
 __rust_helper u64 rust_helper_pci_p2pmem_bar_size(struct pci_dev *pdev, const void *address)
 {
@@ -132,21 +140,6 @@ __rust_helper int rust_helper_pci_p2pdma_distance(struct pci_dev *provider,
 						  struct device *client)
 {
 	return pci_p2pdma_distance(provider, client, true);
-}
-
-/*
- * Finds the address of a DAX device from the byte @start on. Returns the number of contiguous pages
- * there, or an error.
- */
-__rust_helper long rust_helper_dax_direct_range(struct dax_device *dax, u64 start,
-						long pages, void **address)
-{
-	int id = dax_read_lock();
-	long found = dax_direct_access(dax, start >> PAGE_SHIFT, pages, DAX_ACCESS,
-				       address, NULL);
-
-	dax_read_unlock(id);
-	return found;
 }
 
 /* Returns true while the driver is bound. It is false before the driver takes the pages away. */
@@ -218,26 +211,54 @@ static void open_disk(struct work_struct *work)
 }
 
 /*
- * Opens a whole disk by the kernel's name of it. A kernel thread opens it, without a
- * path: the /dev of the calling process and its permissions do not matter.
+ * Opens a whole disk by the kernel's name of it, and finds its DAX device and the address of its
+ * memory, which must have pages. A kernel thread opens it, without a path: the /dev of the calling
+ * process and its permissions do not matter.
+ *
+ * The caller releases the DAX device by fs_put_dax() and the file by bdev_fput().
  */
-__rust_helper struct file *rust_helper_bdev_file_open_disk(const char *name, void *holder)
+__rust_helper struct file *rust_helper_dax_open_disk(const char *name, void *holder,
+						     struct dax_device **dax,
+						     void **address, u32 *pages)
 {
 	struct open_disk open = {
 		.name = name,
 		.holder = holder,
 	};
+	struct block_device *bdev;
+	long found;
+	u64 start;
+	int id;
 
 	INIT_WORK_ONSTACK(&open.work, open_disk);
 	schedule_work(&open.work);
 	flush_work(&open.work);
 	destroy_work_on_stack(&open.work);
-	return open.file;
-}
+	if (IS_ERR(open.file))
+		return open.file;
 
-__rust_helper u64 rust_helper_bdev_nr_bytes(struct block_device *bdev)
-{
-	return bdev_nr_bytes(bdev);
+	bdev = file_bdev(open.file);
+	found = -EOPNOTSUPP;
+	*dax = fs_dax_get_by_bdev(bdev, &start, NULL, NULL);
+	if (!*dax)
+		goto err_file;
+	id = dax_read_lock();
+	found = dax_direct_access(*dax, start >> PAGE_SHIFT, bdev_nr_bytes(bdev) >> PAGE_SHIFT,
+				  DAX_ACCESS, address, NULL);
+	dax_read_unlock(id);
+	if (found < 0)
+		goto err_dax;
+	*pages = found;
+	if (*pages == found && found && virt_addr_valid(*address) &&
+	    is_zone_device_page(virt_to_page(*address)))
+		return open.file;
+	found = -EOPNOTSUPP;
+
+err_dax:
+	fs_put_dax(*dax, NULL);
+err_file:
+	bdev_fput(open.file);
+	return ERR_PTR(found);
 }
 
 __rust_helper unsigned int rust_helper_dma_get_max_seg_size(struct device *device)

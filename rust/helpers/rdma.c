@@ -14,12 +14,6 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
-__rust_helper void *rust_helper_ib_get_client_data(struct ib_device *device,
-						   struct ib_client *client)
-{
-	return ib_get_client_data(device, client);
-}
-
 __rust_helper int rust_helper_ib_check_mr_access(struct ib_device *device,
 						 unsigned int flags)
 {

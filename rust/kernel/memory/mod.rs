@@ -2,25 +2,20 @@
 
 //! Memory that remote peers and devices access, of one of several kinds.
 //!
-//! | file | what |
-//! |---|---|
-//! | `ram.rs` | pages of the page allocator, of one NUMA node or near one |
-//! | `p2p.rs` | memory of a PCI device, published for its peers |
-//! | `pmem.rs` | persistent memory of a DAX device |
+//! `p2p.rs` has memory of a PCI device, published for its peers, and `pmem.rs` persistent memory of a
+//! DAX device.
 
-mod block;
-pub(crate) mod p2p;
-pub(crate) mod pmem;
-pub(crate) mod ram;
+mod p2p;
+mod pmem;
+
+pub(crate) use p2p::Provider;
+pub(crate) use pmem::PmemRegion;
 
 use crate::{bindings, kernel_ext::sync::racing::copy_racing};
 use core::{mem::MaybeUninit, ptr::NonNull};
 use kernel::{
     error::to_result,
-    page::{
-        PAGE_SHIFT,
-        PAGE_SIZE, //
-    },
+    page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
     sync::Arc,
 };
@@ -28,14 +23,116 @@ use kernel::{
 /// Largest alignment, as a power of two. The page allocator has no larger block.
 pub(crate) const MAX_LOG_ALIGN: u32 = PAGE_SHIFT as u32 + bindings::MAX_PAGE_ORDER;
 
-/// The allocator that memory came from.
-enum Source {
-    /// Pages in a vmalloc'ed area.
+/// Returns the bytes of RAM that the machine has.
+pub(crate) fn total_ram() -> u64 {
+    // SAFETY: No preconditions.
+    let pages = unsafe { bindings::ram_pages() };
+    (pages as u64) << PAGE_SHIFT
+}
+
+/// Returns `true` if the NUMA node has memory.
+pub(crate) fn node_has_memory(node: i32) -> bool {
+    // SAFETY: No preconditions.
+    unsafe { bindings::node_has_memory(node) }
+}
+
+/// A source of [`SharedMemory`].
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// RAM of this node if it has free memory; negative for no preference.
+    Near(i32),
+    /// RAM of this node only.
+    Node(i32),
+    /// Memory of a PCI device.
+    P2p(Provider),
+    /// Persistent memory.
+    Pmem(Arc<PmemRegion>),
+}
+
+impl Source {
+    /// Returns `true` if the source can still give memory. A device that was removed and added
+    /// again is another source.
+    pub(crate) fn is_there(&self) -> bool {
+        match self {
+            Self::Pmem(region) => region.is_there(),
+            _ => true,
+        }
+    }
+
+    /// Returns the number of bytes that memory takes for its alignment, besides its pages: the
+    /// allocator of a PCI device aligns to pages only.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an alignment of 2^64 or more.
+    pub(crate) fn slack(&self, log_align: u32) -> Result<usize> {
+        match self {
+            Self::P2p(_) => {
+                let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?;
+                Ok(align.max(PAGE_SIZE) - PAGE_SIZE)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Allocates `len` zeroed bytes, at a physical address that is a multiple of `1 << log_align`.
+    /// RAM is charged to the caller's cgroup.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes or an alignment above [`MAX_LOG_ALIGN`]; `ENOMEM`; `EOPNOTSUPP` if the
+    /// driver of the persistent memory is unbound.
+    pub(crate) fn allocate(&self, len: usize, log_align: u32) -> Result<SharedMemory> {
+        if len == 0 || log_align > MAX_LOG_ALIGN {
+            return Err(EINVAL);
+        }
+        let pages = SharedMemory::pages_of(len);
+        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
+        let (start, owner) = match self {
+            Self::Near(node) => (ram(*node, false, log_align, pages)?, Owner::Ram),
+            Self::Node(node) => (ram(*node, true, log_align, pages)?, Owner::Ram),
+            Self::P2p(provider) => {
+                let slack = self.slack(log_align)?;
+                let piece = provider.allocate(bytes.checked_add(slack).ok_or(ENOMEM)?)?;
+                let start = piece.start();
+                let skip = start.as_ptr().align_offset(slack + PAGE_SIZE).min(slack);
+                // SAFETY: The piece has `slack` bytes more.
+                (unsafe { start.add(skip) }, Owner::P2p(piece))
+            }
+            Self::Pmem(region) => {
+                let piece = region.allocate(bytes, log_align.max(PAGE_SHIFT as u32))?;
+                (piece.start(), Owner::Pmem { _piece: piece })
+            }
+        };
+        if !matches!(owner, Owner::Ram) {
+            // SAFETY: The piece has as many bytes, is mapped and has no other user.
+            unsafe { start.as_ptr().write_bytes(0, bytes) };
+        }
+        // INVARIANT: RAM is in a vmalloc'ed area. All memory of `pci_alloc_p2pmem()` is mapped and
+        // has pages, and so has that of a `PmemPiece`.
+        Ok(SharedMemory {
+            start,
+            pages,
+            len,
+            owner,
+        })
+    }
+}
+
+/// Allocates zeroed pages in a vmalloc'ed area.
+fn ram(node: i32, strict: bool, log_align: u32, pages: usize) -> Result<NonNull<u8>> {
+    // The page allocator aligns a block to its size.
+    let order = log_align.saturating_sub(PAGE_SHIFT as u32);
+    let count = u32::try_from(pages)?;
+    // SAFETY: `node` is a node that exists, or negative for none.
+    let start = unsafe { bindings::valloc_aligned(node, strict, order, count) };
+    NonNull::new(start.cast()).ok_or(ENOMEM)
+}
+
+/// The owner of memory.
+enum Owner {
+    /// A vmalloc'ed area.
     Ram,
-    /// Pages that follow each other, in the kernel's linear mapping.
-    Block {
-        _block: block::RamBlock,
-    },
     P2p(p2p::P2pPiece),
     Pmem {
         _piece: pmem::PmemPiece,
@@ -50,12 +147,12 @@ enum Source {
 /// # Invariants
 ///
 /// `start` is the first of `pages * PAGE_SIZE` bytes that are mapped in the kernel, each page with
-/// a `struct page`, until `source` is dropped. For [`Source::Ram`] it is a vmalloc'ed area.
+/// a `struct page`, until `owner` is dropped. For [`Owner::Ram`] it is a vmalloc'ed area.
 pub(crate) struct SharedMemory {
     start: NonNull<u8>,
     pages: usize,
     len: usize,
-    source: Source,
+    owner: Owner,
 }
 
 // SAFETY: The memory is plain bytes. Any thread may copy them.
@@ -67,77 +164,6 @@ impl SharedMemory {
     /// Returns the number of pages that `len` bytes take.
     pub(crate) fn pages_of(len: usize) -> usize {
         len.div_ceil(PAGE_SIZE)
-    }
-
-    /// Returns the number of bytes that a buffer of a device takes for its alignment, besides its
-    /// pages: the device's allocator aligns to pages only.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for an alignment of 2^64 or more.
-    pub(crate) fn p2p_slack(log_align: u32) -> Result<usize> {
-        let align = 1_usize.checked_shl(log_align).ok_or(EINVAL)?;
-        Ok(align.max(PAGE_SIZE) - PAGE_SIZE)
-    }
-
-    /// Allocates `len` bytes of a device, at an address that is a multiple of `1 << log_align`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for no bytes or an alignment of 2^64 or more, `ENOMEM`.
-    pub(crate) fn p2p(provider: &Arc<p2p::Provider>, len: usize, log_align: u32) -> Result<Self> {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        let pages = Self::pages_of(len);
-        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
-        let slack = Self::p2p_slack(log_align)?;
-        let piece = p2p::P2pPiece::new(provider, bytes.checked_add(slack).ok_or(ENOMEM)?)?;
-        let skip = piece
-            .start
-            .as_ptr()
-            .align_offset(slack + PAGE_SIZE)
-            .min(slack);
-        // SAFETY: `skip + bytes` is at most the length of the piece, which is mapped and has
-        // no other user.
-        let start = unsafe {
-            let start = piece.start.add(skip);
-            Self::clear(start, bytes);
-            start
-        };
-        // INVARIANT: All memory of `pci_alloc_p2pmem()` is mapped and has pages.
-        Ok(Self {
-            start,
-            pages,
-            len,
-            source: Source::P2p(piece),
-        })
-    }
-
-    /// Allocates `len` bytes of a region, at an address that is a multiple of `1 << log_align`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for no bytes or an alignment of 2^32 or more, `ENOMEM`, `EOPNOTSUPP` if the
-    /// device's driver is unbound.
-    pub(crate) fn pmem(region: &Arc<pmem::PmemRegion>, len: usize, log_align: u32) -> Result<Self> {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        let pages = Self::pages_of(len);
-        let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
-        let piece = pmem::PmemPiece::new(region, bytes, log_align.max(PAGE_SHIFT as u32))?;
-        let start = piece.start();
-        // SAFETY: The piece is mapped and has no other user.
-        unsafe { Self::clear(start, bytes) };
-        // INVARIANT: The memory is mapped and has pages, by the invariants of `PmemRegion` and
-        // `PmemPiece`.
-        Ok(Self {
-            start,
-            pages,
-            len,
-            source: Source::Pmem { _piece: piece },
-        })
     }
 
     /// Returns the length in bytes.
@@ -157,14 +183,14 @@ impl SharedMemory {
 
     /// Returns `true` if flushed bytes outlast a loss of power.
     pub(crate) fn is_persistent(&self) -> bool {
-        matches!(self.source, Source::Pmem { .. })
+        matches!(self.owner, Owner::Pmem { .. })
     }
 
     /// Returns the PCI device that has the memory, or [`None`] for memory that is not a PCI
     /// device's.
-    pub(crate) fn provider(&self) -> Option<&p2p::Provider> {
-        match &self.source {
-            Source::P2p(piece) => Some(piece.provider()),
+    pub(crate) fn provider(&self) -> Option<&Provider> {
+        match &self.owner {
+            Owner::P2p(piece) => Some(piece.provider()),
             _ => None,
         }
     }
@@ -175,14 +201,12 @@ impl SharedMemory {
             return None;
         }
         // SAFETY: By the type invariant, the address is mapped and has a page. Memory of
-        // [`Source::Ram`] is in a vmalloc'ed area, other memory is in the kernel's linear mapping.
+        // [`Owner::Ram`] is in a vmalloc'ed area, other memory is in the kernel's linear mapping.
         Some(unsafe {
             let address = self.start.as_ptr().add(index << PAGE_SHIFT).cast();
-            match self.source {
-                Source::Ram => bindings::vmalloc_to_page(address),
-                Source::Block { .. } | Source::P2p(_) | Source::Pmem { .. } => {
-                    bindings::virt_to_page(address)
-                }
+            match self.owner {
+                Owner::Ram => bindings::vmalloc_to_page(address),
+                Owner::P2p(_) | Owner::Pmem { .. } => bindings::virt_to_page(address),
             }
         })
     }
@@ -301,21 +325,11 @@ impl SharedMemory {
         }
         Ok(())
     }
-
-    /// Zeroes memory of a device.
-    ///
-    /// # Safety
-    ///
-    /// `start` must be valid for writes of `bytes` bytes, and nothing else may use them.
-    unsafe fn clear(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: By the safety requirement.
-        unsafe { start.as_ptr().write_bytes(0, bytes) };
-    }
 }
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        if let Source::Ram = self.source {
+        if let Owner::Ram = self.owner {
             // SAFETY: By the type invariant; only this frees the area.
             unsafe { bindings::vfree(self.start.as_ptr().cast()) };
         }

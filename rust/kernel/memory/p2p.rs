@@ -7,38 +7,30 @@
 
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::{page::PAGE_SIZE, pci, prelude::*, sync::aref::ARef};
 
-/// A PCI device.
-///
-/// # Invariants
-///
-/// The pointer is a PCI device. A reference to it is held.
-pub(crate) struct Provider(NonNull<bindings::pci_dev>);
-
-// SAFETY: Any thread may use the device.
-unsafe impl Send for Provider {}
-// SAFETY: As above.
-unsafe impl Sync for Provider {}
+/// A PCI device. Its memory for peers is looked for only when some is allocated.
+#[derive(Clone)]
+pub(crate) struct Provider(ARef<pci::Device>);
 
 impl Provider {
-    /// Finds a device. Its memory for peers is looked for only when some is allocated.
+    /// Finds a device.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if there is no such device, `EINVAL` for a domain of 2^31 or more, `ENOMEM`.
-    pub(crate) fn find(domain: u32, bus: u8, devfn: u8) -> Result<Arc<Self>> {
+    /// `ENODEV` if there is no such device, `EINVAL` for a domain of 2^31 or more.
+    pub(crate) fn find(domain: u32, bus: u8, devfn: u8) -> Result<Self> {
         // SAFETY: No preconditions.
         let raw = unsafe {
             bindings::pci_get_domain_bus_and_slot(i32::try_from(domain)?, bus.into(), devfn.into())
         };
-        // INVARIANT: The reference was taken above.
-        let this = Self(NonNull::new(raw).ok_or(ENODEV)?);
-        Ok(Arc::new(this, GFP_KERNEL)?)
+        let raw = NonNull::new(raw).ok_or(ENODEV)?;
+        // SAFETY: The function took the reference. `pci::Device` is a transparent `pci_dev`.
+        Ok(Self(unsafe { ARef::from_raw(raw.cast()) }))
+    }
+
+    fn as_raw(&self) -> *mut bindings::pci_dev {
+        (&raw const *self.0).cast_mut().cast()
     }
 
     /// Returns the size of the BAR that contains the device's memory for peers. No more than that
@@ -47,10 +39,10 @@ impl Provider {
     /// # Errors
     ///
     /// `ENODEV` if the device has no such memory, or none that is free.
-    pub(crate) fn size(self: &Arc<Self>) -> Result<u64> {
-        let piece = P2pPiece::new(self, PAGE_SIZE).map_err(|_| ENODEV)?;
-        // SAFETY: By the type invariant; `piece` was allocated above.
-        Ok(unsafe { bindings::pci_p2pmem_bar_size(self.0.as_ptr(), piece.start.as_ptr().cast()) })
+    pub(crate) fn size(&self) -> Result<u64> {
+        let piece = self.allocate(PAGE_SIZE).map_err(|_| ENODEV)?;
+        // SAFETY: The device is valid, and `piece` was allocated from its memory.
+        Ok(unsafe { bindings::pci_p2pmem_bar_size(self.as_raw(), piece.start.as_ptr().cast()) })
     }
 
     /// Returns `true` if `client` can reach the memory by peer-to-peer DMA.
@@ -59,15 +51,24 @@ impl Provider {
     ///
     /// `client` must be a device.
     pub(crate) unsafe fn is_reached_by(&self, client: *mut bindings::device) -> bool {
-        // SAFETY: By the type invariant and the safety requirement.
-        unsafe { bindings::pci_p2pdma_distance(self.0.as_ptr(), client) >= 0 }
+        // SAFETY: The device is valid, and `client` by the safety requirement.
+        unsafe { bindings::pci_p2pdma_distance(self.as_raw(), client) >= 0 }
     }
-}
 
-impl Drop for Provider {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::pci_dev_put(self.0.as_ptr()) };
+    /// Allocates `bytes` bytes, which are not cleared.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn allocate(&self, bytes: usize) -> Result<P2pPiece> {
+        // SAFETY: The device is valid.
+        let start = unsafe { bindings::pci_alloc_p2pmem(self.as_raw(), bytes) };
+        // INVARIANT: Allocated above.
+        Ok(P2pPiece {
+            provider: self.clone(),
+            start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
+            bytes,
+        })
     }
 }
 
@@ -77,42 +78,25 @@ impl Drop for Provider {
 ///
 /// `start` is the first of `bytes` bytes that were allocated from the device.
 pub(super) struct P2pPiece {
-    provider: Arc<Provider>,
-    pub(super) start: NonNull<u8>,
+    provider: Provider,
+    start: NonNull<u8>,
     bytes: usize,
 }
 
 impl P2pPiece {
-    /// Allocates `bytes` bytes.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(super) fn new(provider: &Arc<Provider>, bytes: usize) -> Result<Self> {
-        // SAFETY: By the invariant of `Provider`.
-        let start = unsafe { bindings::pci_alloc_p2pmem(provider.0.as_ptr(), bytes) };
-        // INVARIANT: Allocated above.
-        Ok(Self {
-            provider: provider.clone(),
-            start: NonNull::new(start.cast()).ok_or(ENOMEM)?,
-            bytes,
-        })
-    }
-
     pub(super) fn provider(&self) -> &Provider {
         &self.provider
+    }
+
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 }
 
 impl Drop for P2pPiece {
     fn drop(&mut self) {
+        let (raw, start) = (self.provider.as_raw(), self.start.as_ptr().cast());
         // SAFETY: By the type invariant.
-        unsafe {
-            bindings::pci_free_p2pmem(
-                self.provider.0.as_ptr(),
-                self.start.as_ptr().cast(),
-                self.bytes,
-            )
-        };
+        unsafe { bindings::pci_free_p2pmem(raw, start, self.bytes) };
     }
 }

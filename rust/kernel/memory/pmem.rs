@@ -9,107 +9,33 @@ use crate::{bindings, kernel_ext::error::eopnotsupp};
 use core::ptr::{self, NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},
-    ffi::{c_long, c_void},
+    ffi::c_void,
     page::PAGE_SHIFT,
     prelude::*,
     str::CStr,
     sync::Arc,
 };
 
-/// A block device that is opened exclusively.
+/// A disk that is opened exclusively, and its DAX device.
 ///
 /// # Invariants
 ///
-/// `file` is the file of an open block device.
-struct BlockDevice {
+/// `file` and `dax` are what `dax_open_disk()` returned.
+struct DaxDisk {
     file: NonNull<bindings::file>,
+    dax: NonNull<bindings::dax_device>,
     /// The address of this byte identifies the holder. Another device of this module is another
     /// holder.
     _holder: KBox<u8>,
 }
 
-impl BlockDevice {
-    /// Opens the disk that the kernel calls `name`, independent of the calling process's /dev and
-    /// permissions.
-    ///
-    /// # Errors
-    ///
-    /// The errors of opening: `ENOENT`, `EBUSY` if the disk has another exclusive holder, and
-    /// others.
-    fn open(name: &CStr) -> Result<Self> {
-        let mut holder = KBox::new(0, GFP_KERNEL)?;
-        let address = (&raw mut *holder).cast::<c_void>();
-        // SAFETY: `name` is a C string, and `address` stays allocated while the device is open.
-        let file = unsafe { bindings::bdev_file_open_disk(name.as_char_ptr(), address) };
-        let file = from_err_ptr(file)?;
-        // INVARIANT: Opened above.
-        Ok(Self {
-            file: NonNull::new(file).ok_or(ENODEV)?,
-            _holder: holder,
-        })
-    }
-
-    fn raw(&self) -> *mut bindings::block_device {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::file_bdev(self.file.as_ptr()) }
-    }
-}
-
-impl Drop for BlockDevice {
+impl Drop for DaxDisk {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::bdev_fput(self.file.as_ptr()) };
-    }
-}
-
-/// The DAX device of a block device.
-///
-/// # Invariants
-///
-/// The pointer is a DAX device. A reference to it is held.
-struct DaxDevice(NonNull<bindings::dax_device>);
-
-impl DaxDevice {
-    /// Returns `true` if the driver is bound. This becomes false before the driver takes the pages
-    /// away.
-    fn is_alive(&self) -> bool {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::dax_is_alive(self.0.as_ptr()) }
-    }
-}
-
-impl Drop for DaxDevice {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant; the reference was taken without a holder.
-        unsafe { bindings::fs_put_dax(self.0.as_ptr(), ptr::null_mut()) };
-    }
-}
-
-/// A reference to a device's pages. While it is held, the driver cannot take the pages away.
-///
-/// # Invariants
-///
-/// A reference to the page map is held.
-struct PmemPages(NonNull<bindings::dev_pagemap>);
-
-impl PmemPages {
-    /// Takes a reference to the pages at `address`.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if the driver has taken the pages away, or is about to.
-    fn hold(address: *const u8) -> Result<Self> {
-        // SAFETY: The function only looks up the address, which may have no pages.
-        let raw = unsafe { bindings::hold_device_memory(address.cast()) };
-        // INVARIANT: The reference was taken above.
-        Ok(Self(NonNull::new(raw).ok_or_else(eopnotsupp)?))
-    }
-}
-
-impl Drop for PmemPages {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::put_dev_pagemap(self.0.as_ptr()) };
+        // SAFETY: By the type invariant; the reference to the DAX device has no holder.
+        unsafe {
+            bindings::fs_put_dax(self.dax.as_ptr(), ptr::null_mut());
+            bindings::bdev_fput(self.file.as_ptr());
+        }
     }
 }
 
@@ -117,14 +43,13 @@ impl Drop for PmemPages {
 ///
 /// # Invariants
 ///
-/// `pool` allocates from the memory of `dax`. While its driver is bound, that memory is mapped and
+/// `pool` allocates from the memory of `disk`. While its driver is bound, that memory is mapped and
 /// has pages.
-// Dropping destroys the pool; then the fields drop in declaration order.
+// Dropping destroys the pool; then the disk drops.
 pub(crate) struct PmemRegion {
     pool: NonNull<bindings::gen_pool>,
     size: u64,
-    dax: DaxDevice,
-    _block: BlockDevice,
+    disk: DaxDisk,
 }
 
 // SAFETY: The pool has its own lock; the other fields are only kept.
@@ -133,66 +58,100 @@ unsafe impl Send for PmemRegion {}
 unsafe impl Sync for PmemRegion {}
 
 impl PmemRegion {
-    /// Opens a disk such as `pmem0` exclusively. Allocations overwrite its contents.
+    /// Opens a disk such as `pmem0` exclusively, independent of the calling process's /dev and
+    /// permissions. Allocations overwrite its contents.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the disk is not a DAX device, or if its memory has no pages (a namespace in
-    /// mode fsdax has pages); `ENOMEM`; the errors of [`BlockDevice::open`].
+    /// `ENOENT` if there is no such disk; `EBUSY` if it has another exclusive holder; `EOPNOTSUPP` if
+    /// it is not a DAX device, or if its memory has no pages (a namespace in mode fsdax has pages);
+    /// `ENOMEM`; other errors of opening.
     pub(crate) fn open(name: &CStr) -> Result<Arc<Self>> {
-        let block = BlockDevice::open(name)?;
-        let mut offset = 0;
-        // SAFETY: The block device is open.
-        let dax = unsafe {
-            bindings::fs_dax_get_by_bdev(block.raw(), &mut offset, ptr::null_mut(), ptr::null())
+        let mut holder = KBox::new(0, GFP_KERNEL)?;
+        let address = (&raw mut *holder).cast::<c_void>();
+        let (mut dax, mut start, mut pages) = (ptr::null_mut(), ptr::null_mut(), 0);
+        // SAFETY: `name` is a C string, and `address` stays allocated while the disk is open.
+        let file = from_err_ptr(unsafe {
+            bindings::dax_open_disk(
+                name.as_char_ptr(),
+                address,
+                &mut dax,
+                &mut start,
+                &mut pages,
+            )
+        })?;
+        // INVARIANT: Opened above.
+        let disk = DaxDisk {
+            file: NonNull::new(file).ok_or(ENODEV)?,
+            dax: NonNull::new(dax).ok_or(ENODEV)?,
+            _holder: holder,
         };
-        // INVARIANT: The reference was taken above.
-        let dax = DaxDevice(NonNull::new(dax).ok_or_else(eopnotsupp)?);
-        // SAFETY: The block device is open.
-        let pages = unsafe { bindings::bdev_nr_bytes(block.raw()) } >> PAGE_SHIFT;
-        let mut start = ptr::null_mut();
-        // SAFETY: A reference to `dax` is held, and `start` is valid for writes.
-        let found = unsafe {
-            bindings::dax_direct_range(dax.0.as_ptr(), offset, c_long::try_from(pages)?, &mut start)
-        };
-        to_result(i32::try_from(found.min(0))?)?;
-        // SAFETY: The function only looks up the address.
-        if found == 0 || !unsafe { bindings::virt_is_device_memory(start) } {
-            return Err(eopnotsupp());
-        }
-        let size = u64::try_from(found)? << PAGE_SHIFT;
+        let size = u64::from(pages) << PAGE_SHIFT;
         // SAFETY: No preconditions.
         let pool = unsafe { bindings::gen_pool_create(PAGE_SHIFT as i32, -1) };
         // INVARIANT: The pool is empty.
         let this = Self {
             pool: NonNull::new(pool).ok_or(ENOMEM)?,
             size,
-            dax,
-            _block: block,
+            disk,
         };
-        // INVARIANT: `dax_direct_access()` returned the memory, which has pages.
+        let (at, bytes) = (start as usize, usize::try_from(size)?);
+        // INVARIANT: `dax_open_disk()` returned the memory, which has pages.
         // SAFETY: The pool was made above.
         to_result(unsafe {
-            bindings::gen_pool_add_owner(
-                pool,
-                start as usize,
-                0,
-                usize::try_from(size)?,
-                -1,
-                ptr::null_mut(),
-            )
+            bindings::gen_pool_add_owner(pool, at, 0, bytes, -1, ptr::null_mut())
         })?;
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Returns `true` if the driver is bound. Then the memory is mapped.
+    /// Returns `true` if the driver is bound. Then the memory is mapped. This becomes false before
+    /// the driver takes the pages away.
     pub(crate) fn is_there(&self) -> bool {
-        self.dax.is_alive()
+        // SAFETY: By the type invariant of `DaxDisk`.
+        unsafe { bindings::dax_is_alive(self.disk.dax.as_ptr()) }
     }
 
     /// Returns the bytes of the region.
     pub(crate) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Allocates `bytes` bytes at a multiple of `1 << log_align`, which are not cleared.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an alignment of 2^32 or more; `ENOMEM`; `EOPNOTSUPP` if the driver is unbound
+    /// or is being unbound.
+    pub(super) fn allocate(self: &Arc<Self>, bytes: usize, log_align: u32) -> Result<PmemPiece> {
+        let mut align = bindings::genpool_data_align {
+            align: 1_i32.checked_shl(log_align).ok_or(EINVAL)?,
+        };
+        // SAFETY: By the type invariant; `align` is the data that the algorithm takes.
+        let start = unsafe {
+            bindings::gen_pool_alloc_algo_owner(
+                self.pool.as_ptr(),
+                bytes,
+                Some(bindings::gen_pool_first_fit_align),
+                (&raw mut align).cast(),
+                ptr::null_mut(),
+            )
+        };
+        // INVARIANT: Allocated above.
+        let mut piece = PmemPiece {
+            start: NonNull::new(start as *mut u8).ok_or(ENOMEM)?,
+            bytes,
+            pages: None,
+            region: self.clone(),
+        };
+        // SAFETY: The function only looks up the address, which may have no pages.
+        piece.pages = NonNull::new(unsafe { bindings::hold_device_memory(start as *const c_void) });
+        // The pages may belong to a driver that was bound later. The region's own DAX device stops
+        // being alive before its driver takes the pages away, so it is checked after the reference
+        // is taken.
+        if piece.pages.is_none() || !self.is_there() {
+            return Err(eopnotsupp());
+        }
+        Ok(piece)
     }
 }
 
@@ -204,94 +163,36 @@ impl Drop for PmemRegion {
     }
 }
 
-/// Bytes that are allocated from a region's pool. The driver may have taken the memory away since.
-///
-/// # Invariants
-///
-/// `start` is the first of `bytes` bytes that were allocated from the region's pool.
-struct PmemRange {
-    region: Arc<PmemRegion>,
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
 /// An allocation from a region. While it exists, the driver stays bound to the device.
 ///
 /// # Invariants
 ///
-/// `_pages` keeps the pages of `range` mapped.
-// Fields drop in declaration order: `_pages`, which keeps the driver bound, is the last one.
+/// `start` is the first of `bytes` bytes that were allocated from the region's pool. `pages` is the
+/// page map of these bytes, with a reference, or [`None`] while the piece is made.
 pub(super) struct PmemPiece {
-    range: PmemRange,
-    _pages: PmemPages,
-}
-
-impl PmemRange {
-    fn new(region: &Arc<PmemRegion>, bytes: usize, log_align: u32) -> Result<Self> {
-        let mut align = bindings::genpool_data_align {
-            align: 1_i32.checked_shl(log_align).ok_or(EINVAL)?,
-        };
-        // SAFETY: By the invariant of `PmemRegion`; `align` is the data that the algorithm takes.
-        let start = unsafe {
-            bindings::gen_pool_alloc_algo_owner(
-                region.pool.as_ptr(),
-                bytes,
-                Some(bindings::gen_pool_first_fit_align),
-                (&raw mut align).cast(),
-                ptr::null_mut(),
-            )
-        };
-        // INVARIANT: Allocated above.
-        Ok(Self {
-            region: region.clone(),
-            start: NonNull::new(start as *mut u8).ok_or(ENOMEM)?,
-            bytes,
-        })
-    }
-}
-
-impl PmemPiece {
-    /// Allocates `bytes` bytes at a multiple of `1 << log_align`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for an alignment of 2^32 or more; `ENOMEM`; `EOPNOTSUPP` if the driver is unbound
-    /// or is being unbound.
-    pub(super) fn new(region: &Arc<PmemRegion>, bytes: usize, log_align: u32) -> Result<Self> {
-        let range = PmemRange::new(region, bytes, log_align)?;
-        let pages = PmemPages::hold(range.start.as_ptr())?;
-        // The pages may belong to a driver that was bound later. The region's own DAX device stops
-        // being alive before its driver takes the pages away, so it is checked after the reference
-        // is taken.
-        if !region.is_there() {
-            return Err(eopnotsupp());
-        }
-        // INVARIANT: The driver was bound while the reference was held, so the pages are the
-        // region's.
-        Ok(Self {
-            range,
-            _pages: pages,
-        })
-    }
+    start: NonNull<u8>,
+    bytes: usize,
+    pages: Option<NonNull<bindings::dev_pagemap>>,
+    region: Arc<PmemRegion>,
 }
 
 impl PmemPiece {
     /// Returns the first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
-        self.range.start
+        self.start
     }
 }
 
-impl Drop for PmemRange {
+impl Drop for PmemPiece {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
+        let (pool, start) = (self.region.pool.as_ptr(), self.start.as_ptr() as usize);
+        // SAFETY: By the type invariant. The pages are released last, because they keep the driver
+        // bound.
         unsafe {
-            bindings::gen_pool_free_owner(
-                self.region.pool.as_ptr(),
-                self.start.as_ptr() as usize,
-                self.bytes,
-                ptr::null_mut(),
-            )
-        };
+            bindings::gen_pool_free_owner(pool, start, self.bytes, ptr::null_mut());
+            if let Some(pages) = self.pages {
+                bindings::put_dev_pagemap(pages.as_ptr());
+            }
+        }
     }
 }

@@ -126,13 +126,13 @@ impl Buffer {
         }
         let pool = device.pool(request.class)?;
         let source = pool.find()?;
-        let slack = source.slack(request.log_align)?;
+        let slack = source.source.slack(request.log_align)?;
         let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
         let bytes = i64::try_from(bytes.checked_add(slack).ok_or(ENOMEM)?)?;
         let charge = pool.charge(&source, bytes)?;
         let owner = Owners::charge(&device.owners, request.user, bytes)?;
-        let share = Owners::charge(source.shares(), request.user, bytes)?;
-        let memory = source.allocate(length, request.log_align)?;
+        let share = Owners::charge(&source.shares, request.user, bytes)?;
+        let memory = source.source.allocate(length, request.log_align)?;
         let store = Store {
             memory,
             owner,

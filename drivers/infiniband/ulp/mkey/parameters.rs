@@ -5,7 +5,7 @@
 use crate::{
     api::bindings,
     dm::Offer,
-    kernel_ext::{export_c::string_parameter, memory::ram},
+    kernel_ext::{export_c::string_parameter, memory::total_ram},
 };
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::SetOnce};
@@ -50,7 +50,7 @@ pub(crate) fn max_dm_size_per_user() -> Option<u64> {
 /// may take.
 pub(crate) fn max_key_memory() -> u64 {
     match value(crate::module_parameters::max_key_memory.value()) {
-        0 => (ram::total() / 8).min(8 << 30),
+        0 => (total_ram() / 8).min(8 << 30),
         bytes => bytes,
     }
 }

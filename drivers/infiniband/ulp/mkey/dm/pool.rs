@@ -12,7 +12,7 @@ use super::class::{Class, ClassRequest, Offer};
 use crate::{
     kernel_ext::{
         error::eopnotsupp,
-        memory::{p2p::Provider, pmem::PmemRegion, ram::Node, SharedMemory},
+        memory::{node_has_memory, PmemRegion, Provider, Source},
         rdma::device::DeviceName,
     },
     limits::{
@@ -26,25 +26,6 @@ use kernel::{
     str::{CStr, CString},
     sync::{Arc, Mutex},
 };
-
-/// The source of a pool's memory.
-#[derive(Clone)]
-enum PoolSource {
-    Ram(Node),
-    P2p(Arc<Provider>),
-    Pmem(Arc<PmemRegion>),
-}
-
-impl PoolSource {
-    /// Returns `true` if the source can still give memory. A device that was removed and added
-    /// again is another source.
-    fn is_there(&self) -> bool {
-        match self {
-            Self::Pmem(region) => region.is_there(),
-            Self::Ram(_) | Self::P2p(_) => true,
-        }
-    }
-}
 
 /// The limit of each user's device memory.
 #[derive(Clone, Copy)]
@@ -69,42 +50,10 @@ impl UserLimit {
 /// A source that was found, and the account of its memory.
 #[derive(Clone)]
 pub(super) struct FoundSource {
-    source: PoolSource,
+    pub(super) source: Source,
     account: Arc<Account>,
     /// The users of the source. All sources of RAM have the same ones.
-    shares: Arc<Owners>,
-}
-
-impl FoundSource {
-    /// Returns the users of the source, each with its share.
-    pub(super) fn shares(&self) -> &Arc<Owners> {
-        &self.shares
-    }
-
-    /// Returns the number of bytes that a buffer takes besides its pages.
-    ///
-    /// # Errors
-    ///
-    /// As for [`SharedMemory::p2p_slack`].
-    pub(super) fn slack(&self, log_align: u32) -> Result<usize> {
-        match &self.source {
-            PoolSource::P2p(_) => SharedMemory::p2p_slack(log_align),
-            PoolSource::Ram(_) | PoolSource::Pmem(_) => Ok(0),
-        }
-    }
-
-    /// Allocates `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; `EOPNOTSUPP` if the source is gone.
-    pub(super) fn allocate(&self, len: usize, log_align: u32) -> Result<SharedMemory> {
-        match &self.source {
-            PoolSource::Ram(node) => SharedMemory::ram(len, log_align, *node),
-            PoolSource::P2p(provider) => SharedMemory::p2p(provider, len, log_align),
-            PoolSource::Pmem(region) => SharedMemory::pmem(region, len, log_align),
-        }
-    }
+    pub(super) shares: Arc<Owners>,
 }
 
 /// Memory of one class.
@@ -163,18 +112,18 @@ impl ClassPool {
         }
         *known = None;
         let (source, limit) = match self.class {
-            Class::Host => (PoolSource::Ram(Node::Near(self.near)), self.ram.limit()),
+            Class::Host => (Source::Near(self.near), self.ram.limit()),
             Class::Node(node) => {
                 let node = i32::from(node);
-                if !Node::is_present(node) {
+                if !node_has_memory(node) {
                     return Err(eopnotsupp());
                 }
-                (PoolSource::Ram(Node::Only(node)), self.ram.limit())
+                (Source::Node(node), self.ram.limit())
             }
             Class::P2p { domain, bus, devfn } => {
                 let provider = Provider::find(domain, bus, devfn).map_err(|_| eopnotsupp())?;
                 let size = provider.size().map_err(|_| eopnotsupp())?;
-                (PoolSource::P2p(provider), size)
+                (Source::P2p(provider), size)
             }
             Class::Pmem(n) => {
                 let name = CString::try_from_fmt(fmt!("pmem{n}"))?;
@@ -183,12 +132,12 @@ impl ClassPool {
                     other => other,
                 })?;
                 let size = region.size();
-                (PoolSource::Pmem(region), size)
+                (Source::Pmem(region), size)
             }
         };
         // The shares need no total limit, because the source has one.
         let shares = match source {
-            PoolSource::Ram(_) => self.ram_shares.clone(),
+            Source::Near(_) | Source::Node(_) => self.ram_shares.clone(),
             _ => Owners::new(u64::MAX, self.user_limit.of_source(limit))?,
         };
         let found = FoundSource {
@@ -214,7 +163,7 @@ impl ClassPool {
     ///
     /// `ENOMEM` beyond the pool's size or the device's quota.
     pub(super) fn charge(&self, found: &FoundSource, bytes: i64) -> Result<Charge> {
-        let shared = matches!(found.source, PoolSource::Ram(_)).then_some(&self.ram);
+        let shared = matches!(found.source, Source::Near(_) | Source::Node(_)).then_some(&self.ram);
         Charge::new(&found.account, shared, bytes)
     }
 }
