@@ -3,26 +3,20 @@
 //! The device operations of a module that extends the devices of a driver: the trait that the module
 //! implements. `table.rs` makes the table of them.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 
 use super::{
     device::Device,
     dm::DriverDm,
-    driver_mr::DriverMr,
+    driver::{DriverMr, DriverOps},
     mr::{Access, Mr, Mw, NewMr},
     pd::{Pd, UserContext},
     scatterlist::{Elements, MappedElements},
-    uapi::Attrs,
 };
-use crate::{
-    bindings,
-    kernel_ext::{
-        dma_buf::{DmaBuf, Import},
-        error::eopnotsupp,
-        user::User,
-    },
-};
-use kernel::{error::from_err_ptr, prelude::*};
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::{error::to_result, ffi::c_int, prelude::*};
 
 /// The operations that a module provides for a device.
 pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
@@ -37,36 +31,20 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     /// may have been unregistered.
     fn driver() -> DriverOps;
 
-    /// Returns the user who opened the device.
-    fn user(context: &UserContext) -> User;
-
     /// The module's data in a device memory object.
     type Dm: Send + Sync + 'static;
 
-    /// The class of device memory that an allocation asks for.
-    type DmClass;
+    /// Changes the attributes that the driver has filled in, for a process or for the core, which
+    /// keeps them in `ib_device.attrs` for kernel users.
+    fn query_device(&self, attr: &mut bindings::ib_device_attr, for_process: bool);
 
-    /// Returns the class that a process asks for by the module's attributes.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Attrs::get_u64`]; `EINVAL` for a class that does not exist.
-    fn dm_class(attrs: &Attrs<'_>) -> Result<Self::DmClass>;
-
-    /// Returns the bytes of device memory.
-    fn dm_size(&self) -> u64;
-
-    /// Returns the bytes of device memory that the standard query announces to processes: zero if
-    /// they may be unable to allocate any.
-    fn announced_dm_size(&self) -> u64;
-
-    /// Allocates device memory of `attr.length` bytes, for a user, or for the kernel
-    /// without one.
+    /// Allocates device memory of `attr.length` bytes for a process. The method's attributes may
+    /// have more of the module.
     fn alloc_dm(
         &self,
+        context: &UserContext,
         attr: &bindings::ib_dm_alloc_attr,
-        class: Self::DmClass,
-        user: Option<User>,
+        attrs: &Attrs<'_>,
     ) -> Result<KBox<DriverDm<Self::Dm>>>;
 
     /// Makes `mr` an MR in `pd` over `length` bytes of `dm`. The core has checked the range.
@@ -116,57 +94,24 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
         driver: impl FnOnce() -> Result,
     ) -> Result<Self::Left>;
 
-    /// Checks that an MR over a dma-buf can have these access flags.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if it cannot.
-    fn may_import(&self, access: Access) -> Result;
-
-    /// Checks that a dma-buf may be mapped in the kernel.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the module exported and revoked it.
-    fn check_dma_buf(buffer: &DmaBuf) -> Result;
-
-    /// The charge for the memory of an MR over a dma-buf.
-    type Charge;
-
-    /// Charges the memory of an MR in `pd` over `pages` pages, before the MR is made.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond a limit.
-    fn charge_import(&self, pd: &Pd, pages: usize) -> Result<Self::Charge>;
-
-    /// Makes `mr` an MR over `length` bytes of `import` from `offset` on. The first address of `mr`
-    /// is `addr`. `mr` was allocated for as many pages as the range has, and keeps `charge`.
-    #[allow(clippy::too_many_arguments, reason = "those of the verb")]
-    fn reg_dmabuf_mr(
+    /// Makes an MR in `pd` over `length` bytes of the dma-buf of `fd`, from `offset` on. The first
+    /// address of the MR is `addr`.
+    fn reg_user_mr_dmabuf(
         &self,
-        mr: NewMr<'_>,
-        import: Import,
-        charge: Self::Charge,
+        pd: &Pd,
         offset: u64,
         length: u64,
         addr: u64,
+        fd: c_int,
         access: Access,
-    ) -> Result;
+    ) -> Result<DriverMr>;
 
-    /// Called before the driver deallocates the memory window `mw`. No access through it begins any
-    /// more. Waits for those in progress.
+    /// Deallocates a memory window by calling `driver`. Waits for accesses through the window.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process is killed meanwhile.
-    fn close_mw(&self, mw: &Mw) -> Result;
-
-    /// The bindings of a deallocated memory window. Dropping them sleeps.
-    type Forgotten;
-
-    /// Called after the driver deallocated the memory window `mw`, and before the core frees it.
-    fn forget_mw(&self, mw: &Mw) -> Self::Forgotten;
+    /// `EINTR` if the process is killed meanwhile; those of `driver`.
+    fn dealloc_mw(&self, mw: &Mw, driver: impl FnOnce() -> Result) -> Result;
 
     /// Checks that the properties of an MR may be changed.
     ///
@@ -190,57 +135,37 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     ) -> Result;
 }
 
-/// The operations of the driver of a device, to which a module passes calls.
-///
-/// # Invariants
-///
-/// The table is valid as long as the driver has a device with the module's operations.
-#[derive(Clone, Copy)]
-pub(crate) struct DriverOps(*const bindings::ib_device_ops);
+/// The attributes of a method that a process calls.
+pub(crate) struct Attrs<'a> {
+    raw: *mut bindings::uverbs_attr_bundle,
+    _bundle: PhantomData<&'a bindings::uverbs_attr_bundle>,
+}
 
-impl DriverOps {
+impl Attrs<'_> {
     /// # Safety
     ///
-    /// `ops` must be as the type invariant requires, and operations for the devices of the module
-    /// that implements [`DeviceOps`].
-    pub(crate) unsafe fn new(ops: *const bindings::ib_device_ops) -> Self {
-        // INVARIANT: By the safety requirement.
-        Self(ops)
+    /// `raw` must be the attributes of a method, valid as long as the result exists.
+    pub(super) unsafe fn from_raw(raw: *mut bindings::uverbs_attr_bundle) -> Self {
+        Self {
+            raw,
+            _bundle: PhantomData,
+        }
     }
 
-    /// Returns the table.
-    pub(super) fn table(&self) -> &bindings::ib_device_ops {
-        // SAFETY: By the type invariant. A module gets this while there is a device.
-        unsafe { &*self.0 }
-    }
-
-    /// Makes an MR for `pages` pages by the driver. `ib_core` does not know it. `prepare` gets the
-    /// MR while it is new.
+    /// Returns the 64-bit number in the attribute `id`; [`None`] if the process does not pass it.
     ///
     /// # Errors
     ///
-    /// Those of the driver and of `prepare`.
-    pub(super) fn alloc_mr(
-        &self,
-        pd: &Pd,
-        pages: u32,
-        prepare: impl FnOnce(NewMr<'_>) -> Result,
-    ) -> Result<DriverMr> {
-        let alloc_mr = self.table().alloc_mr.ok_or_else(eopnotsupp)?;
-        // SAFETY: The protection domain is of a device of the driver.
-        let raw = from_err_ptr(unsafe {
-            alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
-        })?;
-        // SAFETY: `raw` is a new MR. The core sets these fields in `ib_alloc_mr()`, or after
-        // `reg_dm_mr()` has returned; `device` and `pd` are needed before.
+    /// `EFAULT` for memory that cannot be read, `EINVAL` for a larger attribute.
+    pub(crate) fn get_u64(&self, id: u32) -> Result<Option<u64>> {
+        let mut value = 0;
+        // SAFETY: `from_raw()` required that the bundle is valid as long as `self`.
         unsafe {
-            (*raw).device = pd.device().as_raw();
-            (*raw).pd = pd.as_raw();
+            if !bindings::uverbs_attr_is_valid(self.raw, id) {
+                return Ok(None);
+            }
+            to_result(bindings::uverbs_copy_u64(&mut value, self.raw, id))?;
         }
-        // SAFETY: Allocated above.
-        let mr = unsafe { DriverMr::from_raw(raw, self.table().dereg_mr) };
-        // SAFETY: Allocated above, and there is no other `NewMr` of it.
-        prepare(unsafe { NewMr::new(&mr) })?;
-        Ok(mr)
+        Ok(Some(value))
     }
 }

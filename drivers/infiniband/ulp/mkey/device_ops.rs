@@ -8,31 +8,31 @@ use crate::{
     device::MkeyDevice,
     dm::{self, Buffer},
     kernel_ext::{
-        dma_buf::{DmaBuf, Import},
+        dma_buf::Import,
         error::eopnotsupp,
         rdma::{
+            driver::{DriverMr, DriverOps},
             mr::{NewMr, Right},
-            ops::{DeviceOps, DriverOps},
+            ops::{Attrs, DeviceOps},
             pd::UserContext,
             scatterlist::{Elements, MappedElements},
             table::Operations,
-            uapi::Attrs,
             Access, Device, DriverDm, Mr, Mw, Pd,
         },
         sync::users::Timeout,
         user::User,
     },
     layout::{Entry, List},
-    limits::{cost, owner::OwnerCharge},
+    limits::cost,
     mkey_core::Core,
     parameters,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace},
         rights::supported,
-        window, Kind, Region,
+        Kind, Region,
     },
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::{ffi::c_int, prelude::*, sync::Arc};
 
 /// The operations of an extended device.
 pub(crate) static OPERATIONS: Operations = Operations::new::<MkeyDevice>();
@@ -79,15 +79,40 @@ impl MkeyDevice {
     }
 }
 
+impl MkeyDevice {
+    /// Allocates device memory of the class that `class` names as the uAPI does, for a user, or for
+    /// the kernel without one.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a class that does not exist; those of [`Buffer::new`].
+    pub(crate) fn new_dm(
+        &self,
+        attr: &bindings::ib_dm_alloc_attr,
+        class: u64,
+        user: Option<User>,
+    ) -> Result<KBox<DriverDm<Buffer>>> {
+        let request = dm::DmRequest {
+            length: attr.length,
+            log_align: attr.alignment,
+            class: dm::ClassRequest::from_raw(class)?,
+            user,
+        };
+        DriverDm::new(Buffer::new(
+            &self.core.hw,
+            &self.core.pd,
+            &self.memory,
+            &request,
+        )?)
+    }
+}
+
+/// The largest number of pages of an MR over a dma-buf, which one allocation of the driver's table
+/// can describe.
+const MAX_DMABUF_PAGES: usize = 1 << 18;
+
 impl DeviceOps for MkeyDevice {
     type Dm = Buffer;
-
-    type DmClass = dm::ClassRequest;
-
-    fn dm_class(attrs: &Attrs<'_>) -> Result<dm::ClassRequest> {
-        let class = attrs.get_u64(bindings::ib_mkey_dm_alloc_attrs_IB_MKEY_ATTR_DM_ALLOC_CLASS)?;
-        dm::ClassRequest::from_raw(class.unwrap_or(0))
-    }
 
     fn of(device: &Device) -> Result<&Self> {
         // The data stay as long as the device, and so does the reference.
@@ -98,40 +123,22 @@ impl DeviceOps for MkeyDevice {
         Hw::driver_ops()
     }
 
-    fn user(context: &UserContext) -> User {
-        Hw::user(context)
-    }
-
-    fn dm_size(&self) -> u64 {
-        self.memory.size()
-    }
-
-    fn announced_dm_size(&self) -> u64 {
-        if parameters::announce_dm() {
-            self.memory.size()
-        } else {
+    fn query_device(&self, attr: &mut bindings::ib_device_attr, for_process: bool) {
+        attr.max_dm_size = if for_process && !parameters::announce_dm() {
             0
-        }
+        } else {
+            self.memory.size()
+        };
     }
 
     fn alloc_dm(
         &self,
+        context: &UserContext,
         attr: &bindings::ib_dm_alloc_attr,
-        class: dm::ClassRequest,
-        user: Option<User>,
+        attrs: &Attrs<'_>,
     ) -> Result<KBox<DriverDm<Buffer>>> {
-        let request = dm::DmRequest {
-            length: attr.length,
-            log_align: attr.alignment,
-            class,
-            user,
-        };
-        DriverDm::new(Buffer::new(
-            &self.core.hw,
-            &self.core.pd,
-            &self.memory,
-            &request,
-        )?)
+        let class = attrs.get_u64(bindings::ib_mkey_dm_alloc_attrs_IB_MKEY_ATTR_DM_ALLOC_CLASS)?;
+        self.new_dm(attr, class.unwrap_or(0), Some(Hw::user(context)))
     }
 
     fn reg_dm_mr(
@@ -214,49 +221,44 @@ impl DeviceOps for MkeyDevice {
         Ok(self.core.pins.if_unpinned(mr.index(), |_| ())?)
     }
 
-    fn may_import(&self, access: Access) -> Result {
+    fn reg_user_mr_dmabuf(
+        &self,
+        pd: &Pd,
+        offset: u64,
+        length: u64,
+        addr: u64,
+        fd: c_int,
+        access: Access,
+    ) -> Result<DriverMr> {
         // No exporter tells whether the memory of its dma-buf is persistent.
         let never = [Right::ZeroBased, Right::FlushPersistent];
         if never.iter().any(|right| access.contains(*right)) || !supported(access) {
             return Err(eopnotsupp());
         }
-        Ok(())
-    }
-
-    fn check_dma_buf(buffer: &DmaBuf) -> Result {
-        dm::check_dma_buf(buffer)
-    }
-
-    type Charge = OwnerCharge;
-
-    fn charge_import(&self, pd: &Pd, pages: usize) -> Result<OwnerCharge> {
-        self.core.charge(pd, cost::pages(pages)?)
-    }
-
-    fn reg_dmabuf_mr(
-        &self,
-        mr: NewMr<'_>,
-        import: Import,
-        charge: OwnerCharge,
-        offset: u64,
-        length: u64,
-        addr: u64,
-        access: Access,
-    ) -> Result {
-        // The import must be in the table before a program can find the MR: dereg_mr drops the
-        // import with the region.
-        let kind = Kind::DmaBuf { import, access };
-        let index = mr.index();
-        let region = self.core.adopt(&mr, kind, charge)?;
-        let Kind::DmaBuf { import, .. } = &region.kind else {
-            return Err(EINVAL);
-        };
-        // SAFETY: The region has the import, and is in the table until the MR was deregistered.
-        let filled = unsafe { self.core.hw.fill(mr, import, offset, length, addr, access) };
-        if filled.is_err() {
-            self.core.forget(index, &region);
+        addr.checked_add(length).ok_or(EOVERFLOW)?;
+        let writes = access.contains(Right::LocalWrite);
+        let import = Import::new(fd, writes, dm::check_dma_buf)?;
+        let pages = import.pages(offset, length)?.len();
+        if pages > MAX_DMABUF_PAGES {
+            return Err(ENOMEM);
         }
-        filled
+        let charge = self.core.charge(pd, cost::pages(pages)?)?;
+        Hw::driver_ops().alloc_mr(pd, u32::try_from(pages)?, |mr| {
+            // The import must be in the table before a program can find the MR: dereg_mr drops the
+            // import with the region.
+            let kind = Kind::DmaBuf { import, access };
+            let index = mr.index();
+            let region = self.core.adopt(&mr, kind, charge)?;
+            let Kind::DmaBuf { import, .. } = &region.kind else {
+                return Err(EINVAL);
+            };
+            // SAFETY: The region has the import, and is in the table until the MR was deregistered.
+            let filled = unsafe { self.core.hw.fill(mr, import, offset, length, addr, access) };
+            if filled.is_err() {
+                self.core.forget(index, &region);
+            }
+            filled
+        })
     }
 
     type Left = Option<Arc<Region>>;
@@ -294,15 +296,12 @@ impl DeviceOps for MkeyDevice {
         Ok(region)
     }
 
-    fn close_mw(&self, mw: &Mw) -> Result {
+    fn dealloc_mw(&self, mw: &Mw, driver: impl FnOnce() -> Result) -> Result {
         // Only processes have windows.
-        self.core.windows.close(mw.address(), end_timeout(true))
-    }
-
-    type Forgotten = Option<window::Bindings>;
-
-    fn forget_mw(&self, mw: &Mw) -> Option<window::Bindings> {
-        self.core.windows.forget(mw.address())
+        self.core.windows.close(mw.address(), end_timeout(true))?;
+        driver()?;
+        drop(self.core.windows.forget(mw.address()));
+        Ok(())
     }
 
     fn may_rereg(&self, mr: &Mr) -> Result {

@@ -8,7 +8,7 @@ use crate::{
         ib_mkey_interleaved, ib_sge, sg_table,
     },
     device::MkeyDevice,
-    dm::{Buffer, ClassRequest},
+    dm::Buffer,
     kernel_ext::{
         export_c::{export_c, pointers, Given, Out},
         rdma::{
@@ -35,8 +35,7 @@ fn alloc_dm(
     if attr.flags != 0 {
         return Err(EINVAL);
     }
-    let class = ClassRequest::from_raw(class)?;
-    let mut dm = this.alloc_dm(attr, class, None)?;
+    let mut dm = this.new_dm(attr, class, None)?;
     dm.init(device, u32::try_from(attr.length)?);
     Ok(dm)
 }

@@ -11,7 +11,7 @@ use crate::{
         dma_buf::Import,
         memory::SharedMemory,
         rdma::{
-            device::NewDevice, mr::NewMr, ops::DriverOps, pd::UserContext, table::Operations,
+            device::NewDevice, driver::DriverOps, mr::NewMr, pd::UserContext, table::Operations,
             Access, Mr, Pd,
         },
         sync::srcu::Cell,

@@ -44,8 +44,8 @@ use crate::{
         memory::SharedMemory,
         rdma::{
             device::NewDevice,
+            driver::DriverOps,
             mr::{NewMr, Right},
-            ops::DriverOps,
             pd::UserContext,
             table::Operations,
             Access, Mr, Pd,
