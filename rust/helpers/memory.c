@@ -10,7 +10,6 @@
 #include <linux/mm.h>
 #include <linux/nodemask.h>
 #include <linux/pci-p2pdma.h>
-#include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
@@ -283,24 +282,9 @@ __rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma,
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 }
 
-__rust_helper struct pid *rust_helper_get_current_tgid(void)
-{
-	return get_pid(task_tgid(current));
-}
-
-__rust_helper struct pid *rust_helper_get_pid(struct pid *pid)
-{
-	return get_pid(pid);
-}
-
 __rust_helper bool rust_helper_current_is_killed(void)
 {
 	return fatal_signal_pending(current);
-}
-
-__rust_helper pid_t rust_helper_pid_nr(struct pid *pid)
-{
-	return pid_nr(pid);
 }
 
 __rust_helper void rust_helper_group_leader_comm(char *comm)

@@ -9,9 +9,8 @@
 //! | `error` | error codes |
 //! | `export_c` | functions that a module exports to C |
 //! | `memory` | memory that peers and devices write to: RAM, PCI peer-to-peer memory, persistent memory |
-//! | `process` | processes, as makers of objects |
 //! | `rdma` | RDMA clients, devices, their operations and their objects |
-//! | `sched` | rescheduling in long loops |
+//! | `sched` | processes, and rescheduling in long loops |
 //! | `sync` | SRCU, a spinlock for any context, nested mutexes, counted users |
 //! | `uaccess` | arrays of structures in user memory |
 //! | `user` | users, as owners of memory |
@@ -27,12 +26,27 @@ macro_rules! not_for_ulps {
 
 pub(crate) mod alloc;
 pub(crate) mod dma_buf;
-pub(crate) mod error;
 pub(crate) mod export_c;
 pub(crate) mod memory;
-pub(crate) mod process;
 pub(crate) mod rdma;
 pub(crate) mod sched;
 pub(crate) mod sync;
 pub(crate) mod uaccess;
 pub(crate) mod user;
+
+pub(crate) mod error {
+    //! Error codes that the `kernel` crate has no constants for.
+
+    use crate::bindings;
+    use kernel::error::Error;
+
+    /// `EOPNOTSUPP`.
+    pub(crate) fn eopnotsupp() -> Error {
+        Error::from_errno(-(bindings::EOPNOTSUPP as i32))
+    }
+
+    /// `ELOOP`.
+    pub(crate) fn eloop() -> Error {
+        Error::from_errno(-(bindings::ELOOP as i32))
+    }
+}

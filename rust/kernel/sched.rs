@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rescheduling in long loops.
+//! Processes, and rescheduling in long loops.
 //!
 //! C header: [`include/linux/sched.h`](srctree/include/linux/sched.h)
 
 use crate::bindings;
-use kernel::error::{code::EINTR, Result};
+use kernel::{
+    current,
+    error::{code::EINTR, Result},
+    task::Pid,
+};
 
 /// Reschedules, and checks whether the current process has been killed.
 ///
@@ -25,4 +29,35 @@ pub(crate) fn check_killed() -> Result {
 pub(crate) fn cond_resched() {
     // SAFETY: The callers may sleep.
     unsafe { bindings::rdma_cond_resched() };
+}
+
+/// A process and its name when this was made. The process may have ended since.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pid: Pid,
+    comm: [u8; bindings::TASK_COMM_LEN as usize],
+}
+
+impl Process {
+    /// Returns the current process.
+    pub(crate) fn current() -> Self {
+        let mut comm = [0; bindings::TASK_COMM_LEN as usize];
+        // SAFETY: `comm` has the length of a task's name.
+        unsafe { bindings::group_leader_comm(comm.as_mut_ptr().cast()) };
+        Self {
+            pid: current!().group_leader().pid(),
+            comm,
+        }
+    }
+
+    /// Returns the process ID in the initial PID namespace.
+    pub(crate) fn number(&self) -> Pid {
+        self.pid
+    }
+
+    /// Returns the name.
+    pub(crate) fn name(&self) -> &[u8] {
+        let end = self.comm.iter().position(|byte| *byte == 0);
+        self.comm.get(..end.unwrap_or(0)).unwrap_or_default()
+    }
 }

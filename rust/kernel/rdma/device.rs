@@ -5,8 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{bindings, kernel_ext::sync::racing::read_once};
-use core::ptr;
-use kernel::{fmt, str::BStr, types::Opaque};
+use kernel::{container_of, device, fmt, str::BStr, sync::aref::ARef, types::Opaque};
 
 /// An RDMA device that is registered, or is about to be.
 #[repr(transparent)]
@@ -115,37 +114,23 @@ impl fmt::Display for Name {
 ///
 /// # Invariants
 ///
-/// A reference to the `struct device` in the `ib_device` is held, so its memory is not freed.
-pub(crate) struct DeviceName(ptr::NonNull<bindings::ib_device>);
-
-// SAFETY: Any thread may copy the name.
-unsafe impl Send for DeviceName {}
-// SAFETY: As above.
-unsafe impl Sync for DeviceName {}
+/// This is the `struct device` in an `ib_device`. The reference keeps the memory of both.
+pub(crate) struct DeviceName(ARef<device::Device>);
 
 impl DeviceName {
     /// Refers to the name of `device`. If the device is renamed, [`Self::get`] returns the new
     /// name.
     pub(crate) fn new(device: &Device) -> Self {
         let raw = device.as_raw();
-        // SAFETY: The device is registered, so its memory is valid and has references.
-        // INVARIANT: The reference is taken here.
-        unsafe {
-            bindings::get_device((&raw mut (*raw).__bindgen_anon_1).cast());
-            Self(ptr::NonNull::new_unchecked(raw))
-        }
+        // SAFETY: The device is valid, so its `struct device` has references.
+        // INVARIANT: This is the `struct device` in it.
+        Self(unsafe { device::Device::get_device((&raw mut (*raw).__bindgen_anon_1).cast()) })
     }
 
     /// Returns the name.
     pub(crate) fn get(&self) -> Name {
-        // SAFETY: By the type invariant, the memory is valid. The device was registered.
-        unsafe { Name::of(self.0.as_ptr()) }
-    }
-}
-
-impl Drop for DeviceName {
-    fn drop(&mut self) {
+        let inner = (&raw const *self.0).cast::<bindings::ib_device__bindgen_ty_1>();
         // SAFETY: By the type invariant.
-        unsafe { bindings::put_device((&raw mut (*self.0.as_ptr()).__bindgen_anon_1).cast()) };
+        unsafe { Name::of(container_of!(inner, bindings::ib_device, __bindgen_anon_1)) }
     }
 }

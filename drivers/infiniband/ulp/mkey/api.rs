@@ -4,7 +4,6 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `api/bindings.rs` | bindings of the C half |
 //! | `api/kapi.rs`, `api/exports.c` | the kernel API |
 //! | `api/uverbs.rs`, `api/uverbs_table.c` | the uverbs methods |
 //! | `api/query.rs` | the uverbs method that queries a key |
@@ -12,8 +11,26 @@
 //! | `api/key_pool.rs` | pools of keys for kernel users |
 
 mod bind_many;
-pub(crate) mod bindings;
 mod kapi;
 mod key_pool;
 mod query;
 mod uverbs;
+
+pub(crate) mod bindings {
+    //! Bindings of `api/uverbs_table.h`: symbols of the C half, and functions that it calls.
+
+    #![allow(
+        missing_docs,
+        non_upper_case_globals,
+        dead_code,
+        improper_ctypes,
+        unreachable_pub,
+        clippy::all,
+        reason = "generated code"
+    )]
+
+    use crate::bindings::*;
+    use kernel::ffi;
+
+    include!(concat!(env!("IB_MKEY_OBJ"), "/api_bindings_generated.rs"));
+}

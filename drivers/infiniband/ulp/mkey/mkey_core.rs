@@ -12,8 +12,8 @@ use crate::{
     },
     kernel_ext::{
         error::eopnotsupp,
-        process::Process,
         rdma::{device::NewDevice, mr::NewMr, Device, Mr, OwnedPd, Pd},
+        sched::Process,
         sync::{
             srcu::{self, Guard, Table},
             users::Timeout,
@@ -120,7 +120,7 @@ impl Core {
     /// `ENOMEM`.
     pub(crate) fn adopt(&self, mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Region>> {
         let user = charge.user();
-        let maker = user.map(|_| Process::current()).transpose()?;
+        let maker = user.map(|_| Process::current());
         self.adopt_of(mr, kind, maker, charge)
     }
 

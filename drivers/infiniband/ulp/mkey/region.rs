@@ -56,8 +56,8 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
-        process::Process,
         rdma::{mr_key, Access, Mr},
+        sched::Process,
         sync::{
             barrier::smp_rmb,
             lock::{new_many_mutex, LockMany, Many, ManyMutex},

@@ -34,12 +34,7 @@ use crate::{
     region::{self, binding},
 };
 
-use kernel::{
-    debugfs::{Dir, File},
-    fmt,
-    prelude::*,
-    sync::Arc,
-};
+use kernel::{debugfs::Scope, fmt, prelude::*, sync::Arc};
 
 global_mutex!(static DEVICES: KVec<Offered> = KVec::new());
 
@@ -51,52 +46,24 @@ struct Offered {
 
 /// The files. They are removed when this is dropped.
 pub(crate) struct Shown {
-    _pools: Pin<KBox<File<()>>>,
-    _owners: Pin<KBox<File<()>>>,
-    _keys: Pin<KBox<File<()>>>,
-    _regions: Pin<KBox<File<()>>>,
-    _leaves: Pin<KBox<File<()>>>,
-    _layouts: Pin<KBox<File<()>>>,
-    _counters: Pin<KBox<File<()>>>,
-    _accesses: Pin<KBox<File<()>>>,
-    _dir: Dir,
+    _files: Pin<KBox<Scope<()>>>,
 }
 
 impl Shown {
     /// Makes the files.
     pub(crate) fn new() -> Result<Self> {
-        let dir = Dir::new(c"ib_mkey");
+        let files = Scope::dir((), c"ib_mkey", |data, dir| {
+            dir.read_callback_file(c"pools", data, &show_pools);
+            dir.read_callback_file(c"owners", data, &show_owners);
+            dir.read_callback_file(c"keys", data, &show_keys);
+            dir.read_callback_file(c"regions", data, &show_regions);
+            dir.read_callback_file(c"leaves", data, &show_leaves);
+            dir.read_callback_file(c"layouts", data, &show_layouts);
+            dir.read_callback_file(c"counters", data, &show_counters);
+            dir.read_callback_file(c"accesses_outside", data, &show_accesses);
+        });
         Ok(Self {
-            _pools: KBox::pin_init(
-                dir.read_callback_file(c"pools", (), &show_pools),
-                GFP_KERNEL,
-            )?,
-            _owners: KBox::pin_init(
-                dir.read_callback_file(c"owners", (), &show_owners),
-                GFP_KERNEL,
-            )?,
-            _keys: KBox::pin_init(dir.read_callback_file(c"keys", (), &show_keys), GFP_KERNEL)?,
-            _regions: KBox::pin_init(
-                dir.read_callback_file(c"regions", (), &show_regions),
-                GFP_KERNEL,
-            )?,
-            _leaves: KBox::pin_init(
-                dir.read_callback_file(c"leaves", (), &show_leaves),
-                GFP_KERNEL,
-            )?,
-            _layouts: KBox::pin_init(
-                dir.read_callback_file(c"layouts", (), &show_layouts),
-                GFP_KERNEL,
-            )?,
-            _counters: KBox::pin_init(
-                dir.read_callback_file(c"counters", (), &show_counters),
-                GFP_KERNEL,
-            )?,
-            _accesses: KBox::pin_init(
-                dir.read_callback_file(c"accesses_outside", (), &show_accesses),
-                GFP_KERNEL,
-            )?,
-            _dir: dir,
+            _files: KBox::pin_init(files, GFP_KERNEL)?,
         })
     }
 }
