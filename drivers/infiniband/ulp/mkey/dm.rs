@@ -168,7 +168,7 @@ impl Buffer {
     ///
     /// `ENOMEM`; `ENODEV` if this module is being unloaded.
     pub(crate) fn export(&self) -> Result<*mut bindings::dma_buf> {
-        self.once(&self.export, dma_buf::Export::new)
+        self.once(&self.export, false)
     }
 
     /// Returns a view of the buffer, which a process maps to copy. The caller owns a reference to
@@ -178,19 +178,19 @@ impl Buffer {
     ///
     /// Those of [`Self::export`]; `EOPNOTSUPP` for memory of a PCI device.
     pub(crate) fn view(&self) -> Result<*mut bindings::dma_buf> {
-        self.once(&self.view, dma_buf::Export::view)
+        self.once(&self.view, true)
     }
 
     /// Returns the dma-buf in `place`, with a reference for the caller. The first call makes it.
     fn once(
         &self,
         place: &SetOnce<dma_buf::Export<Store>>,
-        make: fn(Arc<Store>, &'static CStr, &ThisModule) -> Result<dma_buf::Export<Store>>,
+        is_view: bool,
     ) -> Result<*mut bindings::dma_buf> {
         let _exporting = self.device.exporting.lock();
         if place.as_ref().is_none() {
-            let made = make(self.store.clone(), c"ib_mkey", parameters::this_module()?)?;
-            place.populate(made);
+            let (store, module) = (self.store.clone(), parameters::this_module()?);
+            place.populate(dma_buf::Export::new(store, is_view, c"ib_mkey", module)?);
         }
         Ok(place.as_ref().ok_or(ENOMEM)?.get())
     }
