@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! MRs, their access flags, and memory windows. `pd.rs` has protection domains, and `qp.rs` has QPs
-//! and address handles.
+//! MRs, their access flags, and memory windows.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -71,6 +70,14 @@ impl Access {
     }
 }
 
+/// Reads a field of a valid MR, which other code may write meanwhile.
+macro_rules! read {
+    ($mr:expr, $field:ident) => {
+        // SAFETY: The MR is valid. All code writes the field at once, see `racing.rs`.
+        unsafe { read_once(&raw const (*$mr.as_raw()).$field) }
+    };
+}
+
 /// A memory region (MR).
 #[repr(transparent)]
 pub(crate) struct Mr(Opaque<bindings::ib_mr>);
@@ -96,19 +103,17 @@ impl Mr {
 
     /// Returns the lkey.
     pub(crate) fn lkey(&self) -> u32 {
-        // SAFETY: The MR is valid. All code writes the field at once, see `racing.rs`.
-        unsafe { read_once(&raw const (*self.as_raw()).lkey) }
+        read!(self, lkey)
     }
 
     /// Returns the rkey.
     pub(crate) fn rkey(&self) -> u32 {
-        // SAFETY: As for `lkey()`.
-        unsafe { read_once(&raw const (*self.as_raw()).rkey) }
+        read!(self, rkey)
     }
 
     /// Makes `key` the lkey and the rkey in the fields that the owner of the MR reads.
     pub(crate) fn set_key(&self, key: u32) {
-        // SAFETY: As for `lkey()`.
+        // SAFETY: The MR is valid. All code writes the fields at once, see `racing.rs`.
         unsafe {
             write_once(&raw mut (*self.as_raw()).lkey, key);
             write_once(&raw mut (*self.as_raw()).rkey, key);
@@ -123,31 +128,23 @@ impl Mr {
 
     /// Returns `true` if the MR's type is `IB_MR_TYPE_SG_GAPS`.
     pub(crate) fn has_gaps(&self) -> bool {
-        // SAFETY: As for `lkey()`.
-        unsafe {
-            read_once(&raw const (*self.as_raw()).type_) == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
-        }
+        read!(self, type_) == bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
     }
 
     /// Returns `true` if the type is that of memory of a process. Other pages may have this type,
     /// too.
     pub(crate) fn is_user(&self) -> bool {
-        // SAFETY: As for `lkey()`.
-        unsafe {
-            read_once(&raw const (*self.as_raw()).type_) == bindings::ib_mr_type_IB_MR_TYPE_USER
-        }
+        read!(self, type_) == bindings::ib_mr_type_IB_MR_TYPE_USER
     }
 
     /// Returns the first address of the MR, as its owner last set it.
     pub(crate) fn iova(&self) -> u64 {
-        // SAFETY: As for `lkey()`.
-        unsafe { read_once(&raw const (*self.as_raw()).iova) }
+        read!(self, iova)
     }
 
     /// Returns the page size that the MR's owner last asked for.
     pub(crate) fn page_size(&self) -> u32 {
-        // SAFETY: As for `lkey()`.
-        unsafe { read_once(&raw const (*self.as_raw()).page_size) }
+        read!(self, page_size)
     }
 
     /// Returns `true` if the call that makes the MR has succeeded and no call that destroys it
@@ -171,8 +168,7 @@ impl Mr {
 
     /// Returns the protection domain. `rereg_mr` may change it at any time.
     pub(crate) fn pd(&self) -> *mut bindings::ib_pd {
-        // SAFETY: As for `lkey()`.
-        unsafe { read_once(&raw const (*self.as_raw()).pd) }
+        read!(self, pd)
     }
 }
 

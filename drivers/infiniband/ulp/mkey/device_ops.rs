@@ -92,18 +92,10 @@ impl MkeyDevice {
         class: u64,
         user: Option<User>,
     ) -> Result<KBox<DriverDm<Buffer>>> {
-        let request = dm::DmRequest {
-            length: attr.length,
-            log_align: attr.alignment,
-            class: dm::ClassRequest::from_raw(class)?,
-            user,
-        };
-        DriverDm::new(Buffer::new(
-            &self.core.hw,
-            &self.core.pd,
-            &self.memory,
-            &request,
-        )?)
+        let class = dm::ClassRequest::from_raw(class)?;
+        let size = (attr.length, attr.alignment);
+        let driver = (&self.core.hw, &*self.core.pd);
+        DriverDm::new(Buffer::new(driver, &self.memory, size, class, user)?)
     }
 }
 

@@ -43,18 +43,6 @@ use kernel::{
 /// The most pages of one buffer. The driver keeps 16 bytes for each page in one allocation.
 const MAX_PAGES: usize = 1 << 16;
 
-/// A request to allocate device memory.
-pub(crate) struct DmRequest {
-    /// Bytes.
-    pub(crate) length: u64,
-    /// Alignment of the physical address, as a power of two.
-    pub(crate) log_align: u32,
-    /// The class of memory.
-    pub(crate) class: ClassRequest,
-    /// The user who owns the buffer; [`None`] for a kernel user.
-    pub(crate) user: Option<User>,
-}
-
 /// The bytes of a buffer, and the charges for them. A dma-buf may keep them after the buffer was
 /// freed.
 pub(crate) struct Store {
@@ -103,7 +91,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Allocates a buffer of zeroed bytes.
+    /// Allocates a buffer of `length` zeroed bytes for a user, or for the kernel without one. Its
+    /// physical address is a multiple of `1 << log_align`.
     ///
     /// # Errors
     ///
@@ -111,28 +100,29 @@ impl Buffer {
     /// largest block of pages; `EOPNOTSUPP` for a class that the device does not offer; `ENOMEM`
     /// beyond a quota or without memory.
     pub(crate) fn new(
-        hw: &Hw,
-        pd: &Pd,
+        (hw, pd): (&Hw, &Pd),
         device: &Arc<OfferedMemory>,
-        request: &DmRequest,
+        (length, log_align): (u64, u32),
+        class: ClassRequest,
+        user: Option<User>,
     ) -> Result<Self> {
-        if request.length == 0 || request.log_align > crate::kernel_ext::memory::MAX_LOG_ALIGN {
+        if length == 0 || log_align > crate::kernel_ext::memory::MAX_LOG_ALIGN {
             return Err(EINVAL);
         }
-        let length = usize::try_from(u32::try_from(request.length)?)?;
+        let length = usize::try_from(u32::try_from(length)?)?;
         let pages = SharedMemory::pages_of(length);
         if pages > MAX_PAGES {
             return Err(ENOMEM);
         }
-        let pool = device.pool(request.class)?;
+        let pool = device.pool(class)?;
         let source = pool.find()?;
-        let slack = source.source.slack(request.log_align)?;
+        let slack = source.source.slack(log_align)?;
         let bytes = pages.checked_mul(PAGE_SIZE).ok_or(ENOMEM)?;
         let bytes = i64::try_from(bytes.checked_add(slack).ok_or(ENOMEM)?)?;
         let charge = pool.charge(&source, bytes)?;
-        let owner = Owners::charge(&device.owners, request.user, bytes)?;
-        let share = Owners::charge(&source.shares, request.user, bytes)?;
-        let memory = source.source.allocate(length, request.log_align)?;
+        let owner = Owners::charge(&device.owners, user, bytes)?;
+        let share = Owners::charge(&source.shares, user, bytes)?;
+        let memory = source.source.allocate(length, log_align)?;
         let store = Store {
             memory,
             owner,
