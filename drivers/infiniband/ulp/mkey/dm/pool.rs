@@ -27,23 +27,12 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-/// The limit of each user's device memory.
-#[derive(Clone, Copy)]
-struct UserLimit(Option<u64>);
-
-impl UserLimit {
-    /// Returns the bytes of all memory of a device.
-    fn of_all(self) -> u64 {
-        self.0.unwrap_or(u64::MAX)
-    }
-
-    /// Returns the bytes of a source that has `total` bytes: half of them, unless there is a limit
-    /// for all memory.
-    fn of_source(self, total: u64) -> u64 {
-        match self.0 {
-            Some(_) => u64::MAX,
-            None => total / 2,
-        }
+/// Returns the bytes that each user may take of a source of `total` bytes: half of them, unless
+/// `user_limit` limits the user's device memory of all sources.
+fn share(user_limit: Option<u64>, total: u64) -> u64 {
+    match user_limit {
+        Some(_) => u64::MAX,
+        None => total / 2,
     }
 }
 
@@ -66,7 +55,7 @@ pub(crate) struct ClassPool {
     ram: Arc<Account>,
     /// The users of RAM.
     ram_shares: Arc<Owners>,
-    user_limit: UserLimit,
+    user_limit: Option<u64>,
     /// The source. It is searched at the first use, because its device may be added later.
     #[pin]
     source: Mutex<Option<FoundSource>>,
@@ -78,7 +67,7 @@ impl ClassPool {
         near: i32,
         ram: &Arc<Account>,
         ram_shares: &Arc<Owners>,
-        user_limit: UserLimit,
+        user_limit: Option<u64>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -138,7 +127,7 @@ impl ClassPool {
         // The shares need no total limit, because the source has one.
         let shares = match source {
             Source::Near(_) | Source::Node(_) => self.ram_shares.clone(),
-            _ => Owners::new(u64::MAX, self.user_limit.of_source(limit))?,
+            _ => Owners::new(u64::MAX, share(self.user_limit, limit))?,
         };
         let found = FoundSource {
             source,
@@ -191,8 +180,7 @@ impl OfferedMemory {
         user_limit: Option<u64>,
     ) -> Result<Arc<Self>> {
         let ram = Arc::new(Account::new(limit), GFP_KERNEL)?;
-        let user_limit = UserLimit(user_limit);
-        let ram_shares = Owners::new(u64::MAX, user_limit.of_source(limit))?;
+        let ram_shares = Owners::new(u64::MAX, share(user_limit, limit))?;
         let mut pools: KVec<Arc<ClassPool>> = KVec::new();
         for class in offer.to(new_name.to_str()?) {
             if !pools.iter().any(|pool| pool.class == class) {
@@ -201,7 +189,7 @@ impl OfferedMemory {
             }
         }
         // The owners need no total limit, because each pool has a limit.
-        let owners = Owners::new(u64::MAX, user_limit.of_all())?;
+        let owners = Owners::new(u64::MAX, user_limit.unwrap_or(u64::MAX))?;
         Arc::pin_init(
             pin_init!(Self {
                 name,
