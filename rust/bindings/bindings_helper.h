@@ -17,4 +17,3 @@
 #include <linux/module.h>
 #include <linux/pci-p2pdma.h>
 #include <linux/scatterlist.h>
-#include <linux/srcu.h>

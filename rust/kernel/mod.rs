@@ -11,7 +11,7 @@
 //! | `memory` | memory that peers and devices write to: RAM, PCI peer-to-peer memory, persistent memory |
 //! | `rdma` | RDMA clients, devices, their operations and their objects |
 //! | `sched` | processes, and rescheduling in long loops |
-//! | `sync` | SRCU, a spinlock for any context, nested mutexes, counted users |
+//! | `sync` | values that are found under RCU, a spinlock for any context, nested mutexes |
 //! | `uaccess` | arrays of structures in user memory |
 //! | `user` | users, as owners of memory |
 //!

@@ -25,6 +25,12 @@ pub(crate) fn check_killed() -> Result {
     Ok(())
 }
 
+/// Sleeps until the next jiffy.
+pub(crate) fn sleep_one_jiffy() {
+    // SAFETY: The callers may sleep.
+    unsafe { bindings::schedule_timeout_uninterruptible(1) };
+}
+
 /// Reschedules if another task is due, on kernels that do not preempt. Sleeps.
 pub(crate) fn cond_resched() {
     // SAFETY: The callers may sleep.

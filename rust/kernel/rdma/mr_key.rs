@@ -16,10 +16,10 @@ pub(crate) const fn index(key: u32) -> u32 {
     key >> TAG_BITS
 }
 
-/// Returns the tag of `key`, as an integer that an atomic can have.
+/// Returns the tag of `key`.
 #[inline]
-pub(crate) const fn tag(key: u32) -> i8 {
-    (key & TAG) as i8
+pub(crate) const fn tag(key: u32) -> u8 {
+    (key & TAG) as u8
 }
 
 /// Returns `true` if two keys have the same index. Their tags may differ.

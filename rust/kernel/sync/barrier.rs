@@ -11,10 +11,3 @@ pub(crate) fn smp_mb() {
     // SAFETY: A barrier has no preconditions.
     unsafe { bindings::rdma_smp_mb() };
 }
-
-/// Orders reads before it and reads after it.
-#[inline]
-pub(crate) fn smp_rmb() {
-    // SAFETY: A barrier has no preconditions.
-    unsafe { bindings::rdma_smp_rmb() };
-}

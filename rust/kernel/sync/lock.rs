@@ -6,7 +6,7 @@
 //! C headers: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h),
 //! [`include/linux/mutex.h`](srctree/include/linux/mutex.h)
 
-use crate::bindings;
+use crate::{bindings, kernel_ext::sched};
 use kernel::{
     ffi::{c_char, c_ulong},
     sync::lock::{Backend, Guard, Lock},
@@ -115,8 +115,7 @@ impl LockMany {
             if let Some(guard) = mutex.try_lock() {
                 return Some(guard);
             }
-            // SAFETY: The callers may sleep.
-            unsafe { bindings::schedule_timeout_uninterruptible(1) };
+            sched::sleep_one_jiffy();
         }
         mutex.try_lock()
     }

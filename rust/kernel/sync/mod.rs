@@ -5,17 +5,18 @@
 //! | file | what |
 //! |---|---|
 //! | `barrier.rs` | barriers between processors |
-//! | `counted.rs` | a shared value whose readers are counted |
 //! | `global.rs` | mutexes in static memory |
 //! | `lock.rs` | a spinlock for any context, and mutexes of which a thread may hold several |
+//! | `pending.rs` | a count of what has not ended; a thread can wait until it is zero |
 //! | `racing.rs` | fields and bytes that others write at the same time |
-//! | `srcu.rs` | tables and pointers that are read under SRCU |
-//! | `users.rs` | a count of users; a thread can wait until it is zero |
+//! | `rcu_arc.rs` | shared values that readers find under RCU, and keep by a count |
 
-pub(crate) mod barrier;
-pub(crate) mod counted;
 pub(crate) mod global;
-pub(crate) mod lock;
 pub(crate) mod racing;
-pub(crate) mod srcu;
-pub(crate) mod users;
+
+not_for_ulps! {
+    pub(crate) mod barrier;
+    pub(crate) mod lock;
+    pub(crate) mod pending;
+    pub(crate) mod rcu_arc;
+}

@@ -2,10 +2,6 @@
 
 //! Counts of what the module did since it was loaded, for all devices together.
 //!
-//! Binds and refused accesses are counted here, because each takes microseconds anyway. Accesses
-//! themselves are not counted here: SRCU counts its critical sections for each CPU
-//! (`rust/kernel/sync/srcu.rs`).
-
 use kernel::{
     prelude::*,
     sync::atomic::{ordering, Atomic},
@@ -26,16 +22,19 @@ pub(crate) enum Count {
     RefusedMemory,
     /// Accesses that failed for another reason.
     RefusedOther,
+    /// Accesses to the bytes of an MR, a packet or an atomic operation each.
+    Access,
 }
 
 /// The names of the counts in debugfs, in their order.
-pub(crate) const NAMES: [&str; 6] = [
+pub(crate) const NAMES: [&str; 7] = [
     "binds",
     "unbinds",
     "refused_unbound",
     "refused_rights",
     "refused_memory",
     "refused_other",
+    "accesses",
 ];
 
 static COUNTS: [Atomic<i64>; NAMES.len()] = [const { Atomic::new(0) }; NAMES.len()];
@@ -48,7 +47,6 @@ pub(crate) fn add(count: Count, by: usize) {
 }
 
 /// Counts an access that failed with `err`.
-#[cold]
 pub(crate) fn refused(err: &Error) {
     let count = match *err {
         EINVAL => Count::RefusedUnbound,

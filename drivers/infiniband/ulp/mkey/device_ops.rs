@@ -19,12 +19,11 @@ use crate::{
             table::Operations,
             Access, Device, DriverDm, Mr, Mw, Pd,
         },
-        sync::users::Timeout,
+        sync::{pending::Timeout, rcu_arc::RcuUnique},
         user::User,
     },
     layout::{Entry, List},
     limits::cost,
-    mkey_core::Core,
     parameters,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace},
@@ -76,6 +75,15 @@ impl MkeyDevice {
         let region = self.core.region_of(mr);
         let suspended = self.core.if_free_or_yielding(mr, suspend)?;
         Ok(Leaving { region, suspended })
+    }
+
+    /// Allows accesses to `mr` again, which was not deregistered. One of this module's MRs has no
+    /// binding any more.
+    fn stay(&self, mr: &Mr, suspended: <Hw as Backend>::Suspended) {
+        Hw::resume(mr, suspended);
+        if let Some(mr) = Hw::claimed(mr) {
+            mr.withdraw();
+        }
     }
 }
 
@@ -175,12 +183,10 @@ impl DeviceOps for MkeyDevice {
         )?;
         let layout = KLayout::List(List::new(entries)?);
         let binding = Binding::new(layout, leaves, access, pd, None, None)?;
+        let binding = RcuUnique::new(binding, GFP_KERNEL)?;
         let region = self.core.adopt(mr, Kind::Dm, charge)?;
-        // After a failure the caller returns the MR to the driver, which does not empty the slot.
-        region.bind(&self.core.pins, mr, &binding).inspect_err(|_| {
-            Core::hide(mr);
-            self.core.forget(mr.index(), &region);
-        })
+        region.bind_first(&self.core.pins, mr, binding);
+        Ok(())
     }
 
     fn alloc_fast_reg(&self, mr: NewMr<'_>, max: u32) -> Result {
@@ -189,22 +195,19 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements> {
-        // The region's lock may sleep on a real-time kernel, so no critical section is held here.
-        let region = self.core.region_of(mr).ok_or(EINVAL)?;
-        match &region.kind {
+        let region = Hw::claimed(mr).and_then(|mr| mr.object::<Region>());
+        match &region.ok_or(EINVAL)?.kind {
             Kind::FastReg(fast_reg) => fast_reg.map(elements, mr.page_size()),
             _ => Err(EINVAL),
         }
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        // As for `map_fast_reg()`.
-        if let Some(region) = self.core.region_of(mr) {
-            if let Kind::FastReg(fast_reg) = &region.kind {
-                return fast_reg.page_size();
-            }
+        let region = Hw::claimed(mr).and_then(|mr| mr.object::<Region>());
+        match region.as_ref().map(|region| &region.kind) {
+            Some(Kind::FastReg(fast_reg)) => fast_reg.page_size(),
+            _ => self.core.hw.page_size(mr),
         }
-        self.core.hw.page_size(mr)
     }
 
     // Mapping elements may free the MR's page table, which a bound key reads. This check does not
@@ -239,7 +242,6 @@ impl DeviceOps for MkeyDevice {
             // The import must be in the table before a program can find the MR: dereg_mr drops the
             // import with the region.
             let kind = Kind::DmaBuf { import, access };
-            let index = mr.index();
             let region = self.core.adopt(&mr, kind, charge)?;
             let Kind::DmaBuf { import, .. } = &region.kind else {
                 return Err(EINVAL);
@@ -247,7 +249,7 @@ impl DeviceOps for MkeyDevice {
             // SAFETY: The region has the import, and is in the table until the MR was deregistered.
             let filled = unsafe { self.core.hw.fill(mr, import, offset, length, addr, access) };
             if filled.is_err() {
-                self.core.forget(index, &region);
+                self.core.forget(&region);
             }
             filled
         })
@@ -262,28 +264,24 @@ impl DeviceOps for MkeyDevice {
         driver: impl FnOnce() -> Result,
     ) -> Result<Option<Arc<Region>>> {
         let Leaving { region, suspended } = self.leave(mr)?;
-        if let Some(region) = region.as_ref().filter(|region| region.may_be_slow()) {
-            if let Err(busy) = region.wait(end_timeout(for_process)) {
-                Hw::resume(mr, suspended);
-                return Err(busy);
-            }
-        }
-        let index = mr.index();
         if let Some(region) = &region {
-            Core::hide(mr);
+            // After an error the MR is not bound any more.
+            if let Err(killed) = region.end(end_timeout(for_process)) {
+                self.stay(mr, suspended);
+                return Err(killed);
+            }
             region.set_gone(true);
         }
         if let Err(err) = driver() {
             if let Some(region) = &region {
                 region.set_gone(false);
-                self.core.expose(mr, region);
             }
-            Hw::resume(mr, suspended);
+            self.stay(mr, suspended);
             return Err(err);
         }
         // rxe has freed `mr`, after the last access to it.
         if let Some(region) = &region {
-            self.core.forget(index, region);
+            self.core.forget(region);
         }
         Ok(region)
     }

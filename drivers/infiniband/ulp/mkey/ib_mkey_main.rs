@@ -20,7 +20,7 @@
 
 use backend::{Backend, Hw};
 use kernel::prelude::*;
-use kernel_ext::{rdma, sync::srcu};
+use kernel_ext::rdma;
 
 mod access;
 mod api;
@@ -75,17 +75,15 @@ module! {
     },
 }
 
-// Fields drop in declaration order, when there is no device. Nothing reads a table then.
+// Fields drop in declaration order, when there is no device.
 struct IbMkey {
     _registered: <Hw as Backend>::Registered,
     _client: rdma::Registration<device::MkeyDevice>,
     _shown: dm::show::Shown,
-    _tables: srcu::InUse,
 }
 
 impl kernel::Module for IbMkey {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let tables = srcu::InUse::new();
         parameters::set_module(module);
         parameters::dm_classes()?;
         let shown = dm::show::Shown::new()?;
@@ -96,7 +94,6 @@ impl kernel::Module for IbMkey {
             _registered: registered,
             _client: client,
             _shown: shown,
-            _tables: tables,
         })
     }
 }

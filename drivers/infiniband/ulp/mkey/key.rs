@@ -17,20 +17,19 @@ pub(crate) mod uapi;
 pub(crate) use description::{Description, Range};
 
 use crate::{
-    backend::{pins::Pins, Backend, Claimed, ClaimedMr, Hw},
+    backend::{Backend, Claimed, ClaimedMr, Hw},
     counters::{self, Count},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         error::eloop,
         rdma::{mr_key, Mr, OwnedMr, Pd},
-        sync::{srcu, users::Timeout},
+        sync::{pending::Timeout, rcu_arc::RcuUnique},
     },
     limits::cost,
     mkey_core::{Core, Lookup},
     region::{
         binding::Binding,
         indices::MAX_INDICES,
-        old::OldBindings,
         rebind::{apply, Change, QueuedBind, Refused},
         rights::Origin,
         staged::StagedLayouts,
@@ -38,12 +37,6 @@ use crate::{
     },
 };
 use kernel::{prelude::*, sync::Arc};
-
-/// The parts of the device that change with the binding of a key.
-struct Parts<'a> {
-    old: &'a OldBindings,
-    pins: &'a Arc<Pins>,
-}
 
 /// A key, found by the caller's MR.
 pub(crate) struct Key<'a> {
@@ -81,19 +74,6 @@ impl<'a> Key<'a> {
         self.core
     }
 
-    /// Returns what a change of the binding needs.
-    ///
-    /// # Errors
-    ///
-    /// None, because the region is one of a key.
-    #[inline]
-    fn parts(&self) -> Result<Parts<'_>> {
-        match &self.region.kind {
-            Kind::Key { old, pins, .. } => Ok(Parts { old, pins }),
-            _ => Err(EINVAL),
-        }
-    }
-
     /// Returns the key to its state after creation.
     ///
     /// # Errors
@@ -101,7 +81,7 @@ impl<'a> Key<'a> {
     /// `EBUSY` while a memory window or a bound key refers to the key; `EINTR` as for
     /// [`Region::unbind`].
     pub(crate) fn unbind(&self) -> Result {
-        let Parts { pins, .. } = self.parts()?;
+        let pins = &self.core.pins;
         self.region
             .unbind(pins, self.mr, Origin::Call, None, self.timeout())?;
         if let Ok(staged) = self.staged() {
@@ -132,15 +112,14 @@ impl<'a> Key<'a> {
     }
 
     /// Returns the region of the key.
-    pub(crate) fn region(&self) -> &Region {
+    pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// Runs `look` on the binding, or on [`None`] if the key is unbound. Binds wait meanwhile, so
-    /// `look` must not sleep.
+    /// Runs `look` on the binding, or on [`None`] if the key is unbound. Binds of the key wait
+    /// meanwhile, so `look` must be short.
     pub(crate) fn inspect<T>(&self, look: impl FnOnce(Option<&Binding>) -> T) -> T {
-        let guard = srcu::read_brief();
-        look(self.region.binding.get(&guard).as_deref())
+        look(self.region.binding.get().as_deref())
     }
 }
 
@@ -163,7 +142,6 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
     let (mr, ()) = OwnedMr::new(pd, 1, |new| core.hw.claim(new).map(|_| ()))?;
     let kind = Kind::Key {
         max_entries,
-        old: core.old.clone(),
         pins: core.pins.clone(),
         yields,
         staged,
@@ -175,7 +153,8 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
 /// A description that has been checked completely.
 pub(crate) struct Described<'a> {
     key: &'a Key<'a>,
-    binding: Arc<Binding>,
+    /// The binding; [`None`] after the bind.
+    binding: Option<RcuUnique<Binding>>,
     /// The lkey and rkey that the key gets.
     rkey: Option<u32>,
     /// `true` if a request may name the unbound key by any tag.
@@ -197,8 +176,10 @@ impl Described<'_> {
     }
 
     /// Allows peers to invalidate the binding even if it has no remote access flag.
-    pub(crate) fn allow_remote_inv(&self) {
-        self.binding.allow_remote_inv();
+    pub(crate) fn allow_remote_inv(&mut self) {
+        if let Some(binding) = &mut self.binding {
+            binding.allow_remote_inv();
+        }
     }
 
     /// Binds the key to the description.
@@ -207,11 +188,12 @@ impl Described<'_> {
     ///
     /// `EBUSY` while a memory window or another bound key refers to the key, `ELOOP` if the key
     /// would refer to itself.
-    pub(crate) fn bind(self) -> Result {
-        let Key { mr, region, .. } = self.key;
-        let Parts { pins, .. } = self.key.parts()?;
-        let (new, timeout) = (&self.binding, self.key.timeout());
-        let bound = region.bind_as(pins, mr, new, self.rkey, timeout);
+    pub(crate) fn bind(mut self) -> Result {
+        let Key {
+            core, mr, region, ..
+        } = self.key;
+        let (new, timeout) = (&mut self.binding, self.key.timeout());
+        let bound = region.bind_as(&core.pins, mr, new, self.rkey, timeout);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         Ok(())
@@ -229,43 +211,43 @@ impl Described<'_> {
     ///
     /// Those of [`Self::bind`] and of [`Region::bind_from_queue`].
     pub(crate) fn bind_from_queue(
-        &self,
+        mut self,
         key: Option<u32>,
         new_key: u32,
         timeout: Timeout,
     ) -> Result {
-        let Key { mr, region, .. } = self.key;
-        let Parts { old, pins, .. } = self.key.parts()?;
+        let Key {
+            core, mr, region, ..
+        } = self.key;
         let queued = QueuedBind {
-            old,
             key,
             any_tag: self.any_tag,
             new_key,
             timeout,
         };
-        let bound = region.bind_from_queue(&queued, pins, mr, &self.binding);
+        let bound = region.bind_from_queue(&queued, &core.pins, mr, &mut self.binding);
         bound.map_err(|error| self.why(error))?;
         counters::add(Count::Bind, 1);
         Ok(())
     }
 
-    fn change(&self, number: usize) -> Change<'_> {
+    fn change(&mut self, number: usize) -> Change<'_> {
         let Key { region, mr, .. } = self.key;
         Change {
             region,
             mr,
             number,
-            new: &self.binding,
+            new: &mut self.binding,
             key: self.rkey,
         }
     }
 
     fn why(&self, error: Error) -> Error {
         // If another key refers to this key, the two keys may form a circle.
-        if error == EBUSY && nest::reaches(&self.binding, self.key.mr.index()) {
-            eloop()
-        } else {
-            error
+        let index = self.key.mr.index();
+        match &self.binding {
+            Some(binding) if error == EBUSY && nest::reaches(binding, index) => eloop(),
+            _ => error,
         }
     }
 }
@@ -276,24 +258,26 @@ impl Described<'_> {
 ///
 /// Those of [`Described::bind`], with the number of the description; `EINVAL` for a key that `all`
 /// contains twice; `ENOMEM`.
-pub(crate) fn bind_all(all: &[Described<'_>]) -> core::result::Result<(), Refused> {
+pub(crate) fn bind_all(all: &mut [Described<'_>]) -> core::result::Result<(), Refused> {
     let Some(first) = all.first() else {
         return Ok(());
     };
+    let (pins, timeout) = (&first.key.core.pins, first.key.timeout());
+    let count = all.len();
     let refused = |number, error: Error| Refused { number, error };
     let mut changes =
         KVVec::with_capacity(all.len(), GFP_MAYFAIL).map_err(|err| refused(0, err.into()))?;
-    for (number, described) in all.iter().enumerate() {
+    for (number, described) in all.iter_mut().enumerate() {
         changes
             .push(described.change(number), GFP_MAYFAIL)
             .map_err(|err| refused(number, err.into()))?;
     }
-    let timeout = first.key.timeout();
-    let Parts { pins, .. } = first.key.parts().map_err(|error| refused(0, error))?;
-    apply(pins, &mut changes, timeout).map_err(|Refused { number, error }| {
+    let applied = apply(pins, &mut changes, timeout);
+    drop(changes);
+    applied.map_err(|Refused { number, error }| {
         let why = all.get(number).map(|described| described.why(error));
         refused(number, why.unwrap_or(error))
     })?;
-    counters::add(Count::Bind, all.len());
+    counters::add(Count::Bind, count);
     Ok(())
 }

@@ -7,17 +7,14 @@
 
 use crate::{
     backend::{
-        pins::{when_unpinned, NoDereg, Pins, Unpinned},
+        pins::{NoDereg, Unpinned},
         Backend, ClaimedMr, Hw, LookedUp,
     },
     kernel_ext::{
         error::eopnotsupp,
         rdma::{device::NewDevice, mr::NewMr, Device, Mr, OwnedPd, Pd},
         sched::Process,
-        sync::{
-            srcu::{self, Guard, Table},
-            users::Timeout,
-        },
+        sync::pending::Timeout,
     },
     limits::{
         cost,
@@ -28,15 +25,12 @@ use crate::{
     region::{
         binding::MAX_ENTRIES,
         fast_reg::FastReg,
-        old::{OldBindings, Which},
+        table::Regions,
         window::Windows,
-        Kind, Region,
+        Kind, Pins, Region,
     },
 };
-use kernel::{
-    prelude::*,
-    sync::{Arc, ArcBorrow},
-};
+use kernel::{prelude::*, sync::Arc};
 
 /// The core of an extended device.
 //
@@ -45,13 +39,11 @@ use kernel::{
 pub(crate) struct Core {
     /// The regions of this module, by the indices of their MRs.
     #[pin]
-    pub(crate) regions: Table<Region>,
+    pub(crate) regions: Regions,
     #[pin]
     pub(crate) windows: Windows,
     /// The pins of the MRs to which bindings refer.
     pub(crate) pins: Arc<Pins>,
-    /// The bindings that work requests replaced.
-    pub(crate) old: Arc<OldBindings>,
     pub(crate) hw: Hw,
     /// The protection domain of this module's own MRs, which processes cannot name.
     pub(crate) pd: OwnedPd,
@@ -86,16 +78,14 @@ impl Core {
         let pd = OwnedPd::new(&device, c"ib_mkey")?;
         let hw = Hw::new(&device);
         let pins = Pins::new(device)?;
-        let old = OldBindings::new()?;
         let owners = Owners::new(
             parameters::max_key_memory(),
             parameters::max_key_memory_per_user(),
         )?;
         Ok(pin_init!(Self {
-            regions <- Table::new(),
+            regions <- Regions::new(),
             windows <- Windows::new(),
             pins,
-            old,
             hw,
             pd,
             owners,
@@ -137,25 +127,14 @@ impl Core {
         charge: OwnerCharge,
     ) -> Result<Arc<Region>> {
         let region = Region::new(mr, kind, maker, charge)?;
-        self.regions.insert(mr.index(), region.clone())?;
-        self.expose(mr, &region);
+        self.regions.insert(&region)?;
+        if let Some(mr) = Hw::claimed(mr) {
+            // SAFETY: The table keeps the region until `forget()`, which is called when the driver
+            // has deregistered the MR. A caller that makes an MR of the driver's does nothing after
+            // this that could fail, so the driver deregisters the MR by `dereg_mr()` alone.
+            unsafe { mr.set_object(&region) };
+        }
         Ok(region)
-    }
-
-    /// Lets accesses to `mr` find `region`, which is in the table.
-    pub(crate) fn expose(&self, mr: &Mr, region: &Arc<Region>) {
-        // Only a claimed MR has a slot. The slot was empty.
-        if let Some(mr) = Hw::claimed(mr) {
-            drop(mr.slot().swap(Some(region.clone())));
-        }
-    }
-
-    /// Undoes [`Self::expose`]: no access finds the region of `mr` any more. Waits for accesses in
-    /// progress. Sleeps.
-    pub(crate) fn hide(mr: &Mr) {
-        if let Some(mr) = Hw::claimed(mr) {
-            drop(mr.slot::<Region>().swap(None));
-        }
     }
 
     /// Makes the region of a new MR for fast registration of up to `max` elements.
@@ -168,11 +147,13 @@ impl Core {
         // The elements have DMA addresses, which are the same in each protection domain. So
         // the MR of the module's own domain can be their leaf.
         let lkey = self.pd.local_dma_lkey();
-        // SAFETY: The MR is a part of the domain, and the regions drop before the domain.
-        let find = |held: &NoDereg<'_>| unsafe { self.hw.find(held, lkey, &self.pd) };
-        let LookedUp::Memory { base, .. } = self.pins.exclude(find)? else {
-            return Err(eopnotsupp());
-        };
+        let base = self.pins.exclude(|held: &NoDereg<'_>| {
+            // SAFETY: The MR is a part of the domain, and the regions drop before the domain.
+            match unsafe { self.hw.find(held, lkey, &self.pd)? } {
+                LookedUp::Memory { base, .. } => Ok(base),
+                _ => Err(eopnotsupp()),
+            }
+        })?;
         let bytes = cost::fast_reg(max.min(MAX_ENTRIES) as usize)?;
         let charge = Owners::charge(&self.owners, None, bytes)?;
         let fast = FastReg::new(&self.pd, base, max, self.pins.clone())?;
@@ -180,19 +161,16 @@ impl Core {
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
 
-    /// Takes `region`, which is in no slot, out of the table. `index` is the index of its MR, which
-    /// may be freed. Sleeps.
-    pub(crate) fn forget(&self, index: u32, region: &Region) {
-        self.regions.remove(index, region);
-        // Another thread may keep the region a little longer. Its leaves must be unpinned now. If
-        // the other thread has taken the binding out first, the binding is among the old ones.
-        drop(region.binding.swap(None));
-        // An endless wait has no error.
-        let _ = region.wait_for_replaced(Timeout::Never);
+    /// Takes `region` out of the table, after the driver has freed its MR. Sleeps.
+    pub(crate) fn forget(&self, region: &Arc<Region>) {
+        self.regions.remove(region);
+        // A request may have registered the MR while it was being deregistered. Nothing waits for
+        // accesses that have ended with the MR.
+        let _ = region.end(Timeout::Never);
     }
 
-    /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. An old binding that
-    /// a work request replaced does not count. Sleeps.
+    /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. A retired binding does
+    /// not count. Sleeps.
     ///
     /// # Errors
     ///
@@ -203,32 +181,14 @@ impl Core {
         change: impl Fn(&Unpinned<'_>) -> Result<T>,
     ) -> Result<T> {
         let attempt = || self.pins.if_unpinned(index, &change);
-        when_unpinned(attempt, || {
-            self.old
-                .wait_and_drop(Which::Pinning(index), call_timeout())
-        })?
+        self.pins.when_unpinned(index, call_timeout(), attempt)?
     }
 
     /// Returns the region of `mr`; [`None`] for one of the driver's MRs.
     pub(crate) fn region_of(&self, mr: &Mr) -> Option<Arc<Region>> {
-        let guard = srcu::read_brief();
-        self.find_region(mr, &guard).map(Arc::from)
-    }
-
-    /// Returns the region of `mr`, for as long as the critical section lasts; [`None`] for one of
-    /// the driver's MRs.
-    pub(crate) fn find_region<'a>(
-        &self,
-        mr: &'a Mr,
-        guard: &'a Guard,
-    ) -> Option<ArcBorrow<'a, Region>> {
-        // The slot is empty before the region is exposed, and during the deregistration. The table
-        // has the region then.
-        let claimed = Hw::claimed(mr);
-        if let Some(region) = claimed.and_then(|mr| mr.slot::<Region>().get(guard)) {
-            return Some(region);
+        match Hw::claimed(mr) {
+            Some(mr) => mr.object::<Region>().map(Arc::from),
+            None => self.regions.of(mr),
         }
-        let region = self.regions.get(mr.index(), guard)?;
-        region.is(mr).then_some(region)
     }
 }

@@ -47,7 +47,7 @@ impl KeyRequest<'_> {
                 return Ok(Reader::new(Source::Copy(copy), 0, self.length));
             }
         }
-        let leaf = core.pin_leaf(self.lkey, pd, MAX_DEPTH)?;
+        let leaf = core.pin_leaf(self.lkey, pd, MAX_DEPTH, None)?;
         if leaf.place.is_on_demand() {
             return Err(eopnotsupp());
         }

@@ -6,7 +6,7 @@ use crate::{
     backend::{Backend, Claimed, DriverWindow},
     kernel_ext::{
         rdma::{mr::Right, mr_key, Access, Device, Mr, OwnedMr, Pd},
-        sync::users::Timeout,
+        sync::{pending::Timeout, rcu_arc::RcuUnique},
     },
     layout::{Entry, List},
     limits::{cost, worker::Worker},
@@ -76,14 +76,14 @@ fn describe(
     core: &Core,
     pd: &Pd,
     request: &WindowRequest,
-) -> Result<Option<(Arc<Region>, Arc<Binding>)>> {
+) -> Result<Option<(Arc<Region>, RcuUnique<Binding>)>> {
     let remote = Right::RemoteRead
         | Right::RemoteWrite
         | Right::RemoteAtomic
         | Right::FlushGlobal
         | Right::FlushPersistent;
-    let find = || core.regions.get_arc(mr_key::index(request.lkey));
-    let pin = || core.pin_named(request.lkey, pd, MAX_DEPTH);
+    let find = || core.regions.at(mr_key::index(request.lkey));
+    let pin = || core.pin_named(request.lkey, pd, MAX_DEPTH, None);
     let Some((region, leaf)) = named(find, pin)? else {
         return Ok(None);
     };
@@ -105,7 +105,7 @@ fn describe(
         range: None,
     };
     let binding = Binding::new(layout, leaves, access, pd, Some(charge), Some(window))?;
-    Ok(Some((region, binding)))
+    Ok(Some((region, RcuUnique::new(binding, GFP_KERNEL)?)))
 }
 
 /// Binds `window` for a QP in `pd`. `driver` makes the driver bind the window to the given hidden

@@ -53,7 +53,7 @@ fn bind<'a>(
             .push(one, GFP_MAYFAIL)
             .map_err(|err| all(err.into()))?;
     }
-    bind_all(&described)
+    bind_all(&mut described)
 }
 
 pointers!(ib_mkey_bind {

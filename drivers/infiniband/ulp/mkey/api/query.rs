@@ -20,7 +20,7 @@ use crate::{
     },
     key::{indexed, Key},
     layout::{Layout, MAX_DIMS},
-    region::{binding::Binding, BindingId, Region},
+    region::binding::Binding,
 };
 use kernel::prelude::*;
 
@@ -51,19 +51,18 @@ fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
     })
 }
 
-/// The most blocks, and the most indices, that are copied in one critical section, because
-/// binds wait for its end.
+/// The most blocks, and the most indices, that are copied at once, because binds wait meanwhile.
 const BLOCKS_AT_ONCE: usize = 256;
 const INDICES_AT_ONCE: usize = 4096;
 
-/// The result of one critical section that reads the binding.
+/// The result of one look at the binding.
 enum ReadStep {
     /// The binding is described.
     Done,
-    /// Blocks or indices are left for the next critical section.
+    /// Blocks or indices are left for the next look.
     More,
     /// The caller must allocate memory for that many blocks and indices. Binds would wait for an
-    /// allocation in the critical section.
+    /// allocation during the look.
     Grow(usize, usize),
 }
 
@@ -76,17 +75,17 @@ struct Query<'a> {
     indexed: &'a mut UapiIndexed,
     /// The number of blocks that fit into user memory.
     num_blocks: u32,
-    /// The binding that the last critical section read.
-    seen: Option<BindingId>,
+    /// The number of the binding that was looked at last.
+    seen: Option<u64>,
     described: KVVec<UapiBlock>,
     indices: KVVec<u64>,
 }
 
 impl Query<'_> {
-    /// Copies the next blocks or indices of `binding`, the binding of `region`.
-    fn look(&mut self, region: &Region, binding: Option<&Binding>) -> Result<ReadStep> {
-        let seen = binding.map(|binding| region.binding_id(binding));
-        // Another layout may be bound between two critical sections.
+    /// Copies the next blocks or indices of `binding`.
+    fn look(&mut self, binding: Option<&Binding>) -> Result<ReadStep> {
+        let seen = binding.map(|binding| binding.number);
+        // Another layout may be bound between two looks.
         if seen != self.seen || seen.is_none() {
             self.seen = seen;
             self.described.clear();
@@ -164,7 +163,7 @@ impl Query<'_> {
     /// `ENOMEM`; `EFAULT`; `EINTR` if the process was killed.
     fn answer(mut self, key: &Key<'_>, blocks: u64) -> Result {
         loop {
-            match key.inspect(|binding| self.look(key.region(), binding))? {
+            match key.inspect(|binding| self.look(binding))? {
                 ReadStep::Done => break,
                 ReadStep::More => (),
                 ReadStep::Grow(blocks, indices) => {
@@ -184,7 +183,7 @@ impl Query<'_> {
         self.info.lkey = key.mr().lkey();
         self.info.rkey = key.mr().rkey();
         self.info.max_entries = key.max_entries();
-        // Outside of the critical section, because binds would wait for a fault in user memory.
+        // After the last look, because binds would wait for a fault in user memory.
         write_all(blocks, &self.described)?;
         write_all(self.wanted.indices, &self.indices)
     }

@@ -14,14 +14,17 @@ use crate::{
             device::NewDevice, driver::DriverOps, mr::NewMr, pd::UserContext, table::Operations,
             Access, Mr, Pd,
         },
-        sync::srcu::Cell,
         user::User,
     },
     layout::{Row, Scattered},
     region::Region,
 };
 use core::ops::Deref;
-use kernel::{ffi::c_int, prelude::*};
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
 
 /// A range of addresses of an MR.
 #[derive(Clone, Copy)]
@@ -41,7 +44,7 @@ impl MrRange {
 }
 
 /// The MR that an lkey names.
-pub(crate) enum LookedUp<B> {
+pub(crate) enum LookedUp<'a, B, C> {
     /// One of the driver's MRs.
     Memory {
         /// The MR.
@@ -53,8 +56,8 @@ pub(crate) enum LookedUp<B> {
         /// Its current access flags.
         access: Access,
     },
-    /// An MR of this module. The address distinguishes the MR from a later one at the same index.
-    Own(*const Mr),
+    /// An MR of this module.
+    Own(&'a C),
     /// An MR that cannot be a leaf.
     Unfit,
 }
@@ -96,8 +99,15 @@ pub(crate) trait ClaimedMr: Deref<Target = Mr> {
     /// Returns `true` if the MR is for fast registration.
     fn is_fast_reg(&self) -> bool;
 
-    /// Returns the slot, which is empty at first.
-    fn slot<T: SlotValue>(&self) -> &Cell<T>;
+    /// Returns the object in the slot of the MR, which is empty at first.
+    fn object<T: SlotValue>(&self) -> Option<ArcBorrow<'_, T>>;
+
+    /// Puts `object` into the slot, which does not own it.
+    ///
+    /// # Safety
+    ///
+    /// The caller must keep the object until the driver has deregistered the MR.
+    unsafe fn set_object<T: SlotValue>(&self, object: &Arc<T>);
 
     /// Removes all access flags that are not in `access`.
     fn narrow(&self, access: Access);
@@ -275,7 +285,12 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// The driver must not deregister the MR while the [`BaseMr`] or a clone of it exists. `held`
     /// excludes that, and so does a pin that is made before `held` drops.
-    unsafe fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Self::Base>>;
+    unsafe fn find<'a>(
+        &self,
+        held: &'a NoDereg<'_>,
+        lkey: u32,
+        pd: &Pd,
+    ) -> Result<LookedUp<'a, Self::Base, Self::Claimed>>;
 
     /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
     /// Returns `false`, with nothing copied, for other memory and for an ODP MR. `held` is as for

@@ -3,15 +3,22 @@
 //! The pins of a device: the MRs to which bindings refer. An MR that is pinned cannot be
 //! deregistered. A key that is pinned cannot be rebound or unbound.
 //!
+//! The pins of an MR are listed by its index, in the order in which they were made. A pin says which
+//! key it was made for, and for which binding of that key. So a deregistration that finds its MR
+//! pinned looks at what refers to that MR, and at nothing else.
+//!
+//! A pin is *live* if the key has that binding. It is not live before the key is bound to that
+//! binding, nor after that, while accesses keep the binding (it is *retired* then).
+//!
 //! # Locking
 //!
-//! Each device has one spinlock, `Pins::counts`, which any context may take. A bind looks an lkey
-//! up and pins the MR in one critical section. `dereg_mr` looks for pins and suspends the MR in one
+//! Each device has one spinlock, `Pins::list`, which any context may take. A bind looks an lkey up
+//! and pins the MR in one critical section. `dereg_mr` looks for pins and suspends the MR in one
 //! critical section. So either the bind does not find the MR, or `dereg_mr` finds the pin.
 //! `dereg_mr` releases the lock before it waits for accesses. A rebind of a key replaces the
 //! binding under this lock too.
 //!
-//! The lock nests in a region's `edit`. SRCU and `FastReg::slots` nest in it.
+//! The lock nests in a region's `edit`. `FastReg::slots` nests in it.
 //!
 //! A look-up of an MR takes a [`NoDereg`], and `Backend::suspend` takes an [`Unpinned`]. Both are
 //! made here alone, under this lock, so safe code cannot run the two at the same time. A device has
@@ -20,13 +27,16 @@
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
     rdma::{device::NewDevice, Device, Mr},
-    sync::lock::{new_irq_lock, IrqLock, IrqSpin},
+    sync::{
+        lock::{new_irq_lock, IrqLock},
+        pending::{Deadline, Timeout},
+    },
 };
 use core::{marker::PhantomData, ops::Deref, ptr};
 use kernel::{
     prelude::*,
-    rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation},
-    sync::{lock::Guard, Arc},
+    rbtree::{RBTree, RBTreeNodeReservation},
+    sync::Arc,
 };
 
 /// The error of a change of an MR that is pinned.
@@ -38,22 +48,38 @@ impl From<IsPinned> for Error {
     }
 }
 
-/// Runs `attempt`. If the MR is pinned, runs `wait` and then `attempt` once more, because the
-/// only pin may be that of an old binding that a work request replaced.
-///
-/// # Errors
-///
-/// `EBUSY` if something else pins the MR; those of `wait`.
-#[inline]
-pub(crate) fn when_unpinned<T>(
-    mut attempt: impl FnMut() -> Result<T, IsPinned>,
-    wait: impl FnOnce() -> Result,
-) -> Result<T> {
-    if let Ok(done) = attempt() {
-        return Ok(done);
+/// A key for whose bindings MRs are pinned.
+pub(crate) trait Holder: Send + Sync {
+    /// Returns `true` if the key has the binding with `number`. The caller holds the lock of the
+    /// pins.
+    fn is_bound_to(&self, number: u64) -> bool;
+}
+
+/// The binding for which an MR is pinned.
+pub(crate) struct PinnedFor<H> {
+    /// The key.
+    pub(crate) holder: Arc<H>,
+    /// The number of the binding, which differs from those of all other bindings of the key.
+    pub(crate) number: u64,
+}
+
+impl<H> Clone for PinnedFor<H> {
+    fn clone(&self) -> Self {
+        Self {
+            holder: self.holder.clone(),
+            number: self.number,
+        }
     }
-    wait()?;
-    Ok(attempt()?)
+}
+
+/// A pin, as a search finds it.
+pub(crate) struct FoundPin<H> {
+    /// The number of the pin. Later pins of the device have greater numbers.
+    pub(crate) number: u64,
+    /// The binding; [`None`] for the pin of a window, and of a request that reads its description.
+    pub(crate) of: Option<PinnedFor<H>>,
+    /// `true` if the key has the binding, or if there is no key.
+    pub(crate) is_live: bool,
 }
 
 /// A proof that the lock of the pins is held. No other thread suspends, pins or unpins an MR of the
@@ -61,12 +87,11 @@ pub(crate) fn when_unpinned<T>(
 pub(crate) struct NoDereg<'a> {
     /// The address of the device.
     device: usize,
-    _lock: PhantomData<&'a Guard<'a, Counts, IrqSpin>>,
+    _lock: PhantomData<&'a ()>,
 }
 
 impl NoDereg<'_> {
     /// Returns `true` if this is a proof for the MRs of `device`.
-    #[inline]
     pub(crate) fn is_of(&self, device: &Device) -> bool {
         self.device == address(device)
     }
@@ -94,30 +119,37 @@ impl<'a> Deref for Unpinned<'a> {
 }
 
 /// Returns a value that differs from that of all other devices that exist.
-#[inline]
 fn address(device: &Device) -> usize {
     ptr::from_ref(device) as usize
 }
 
-/// The numbers of pins.
-struct Counts {
-    /// The number of pins of each MR that has any, by the index of the MR.
-    pinned: RBTree<u32, u32>,
-    /// The memory of a node that was removed, for the next node: a program that binds a key for
-    /// each message pins and unpins an MR repeatedly.
-    unused: Option<RBTreeNodeReservation<u32, u32>>,
+/// The pins.
+struct List<H> {
+    /// Each pin, by the index of its MR and its own number.
+    pins: RBTree<(u32, u64), Option<PinnedFor<H>>>,
+    /// The number of the next pin.
+    next: u64,
 }
 
-/// The number of pins of each MR of a device.
+impl<H> List<H> {
+    /// Returns the number of the first pin of the MR at `index` with at least the number `from`.
+    fn first(&self, index: u32, from: u64) -> Option<u64> {
+        let cursor = self.pins.cursor_lower_bound(&(index, from))?;
+        let &(found, number) = cursor.current().0;
+        (found == index).then_some(number)
+    }
+}
+
+/// The pins of the MRs of a device.
 #[pin_data]
-pub(crate) struct Pins {
+pub(crate) struct Pins<H> {
     /// The address of the device.
     device: usize,
     #[pin]
-    counts: IrqLock<Counts>,
+    list: IrqLock<List<H>>,
 }
 
-impl Pins {
+impl<H: Holder> Pins<H> {
     /// Makes an empty set for the MRs of a device. A device has one set only, because the lock of
     /// the set is what [`NoDereg`] and [`Unpinned`] prove. So this consumes `device`.
     #[allow(clippy::needless_pass_by_value, reason = "it is used up")]
@@ -126,71 +158,58 @@ impl Pins {
     }
 
     fn of(device: usize) -> Result<Arc<Self>> {
-        let counts = Counts {
-            pinned: RBTree::new(),
-            unused: None,
+        let list = List {
+            pins: RBTree::new(),
+            next: 0,
         };
         Arc::pin_init(
             pin_init!(Self {
                 device,
-                counts <- new_irq_lock!(counts, "ib_mkey pins"),
+                list <- new_irq_lock!(list, "ib_mkey pins"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Takes the lock. No MR is deregistered, and none is pinned or unpinned, until the result is
-    /// dropped. The caller must not sleep or drop a [`Pin`] before.
-    pub(crate) fn lock<'a>(self: &'a Arc<Self>) -> LockedPins<'a> {
-        LockedPins {
-            pins: self,
-            counts: self.counts.lock(),
-        }
-    }
-
-    /// Runs `find`, which must not sleep, and pins the MR at `index` if `find` succeeds.
+    /// Runs `find`, which must not sleep, and pins the MR at `index` for the binding `of` if `find`
+    /// succeeds.
     ///
     /// # Errors
     ///
     /// Those of `find`; `ENOMEM`.
     pub(crate) fn pin<T>(
-        self: &Arc<Self>,
+        this: &Arc<Self>,
         index: u32,
+        of: Option<PinnedFor<H>>,
         find: impl FnOnce(&NoDereg<'_>) -> Result<T>,
-    ) -> Result<(T, Pin)> {
-        let mut locked = self.lock();
-        if locked.can_pin(index) {
-            let found = find(&locked.held())?;
-            return Ok((found, locked.pin(index).ok_or(EOVERFLOW)?));
-        }
-        drop(locked);
+    ) -> Result<(T, Pin<H>)> {
         // The lock may not be held during the allocation.
-        let node = RBTreeNode::new(index, 1, GFP_MAYFAIL)?;
-        let mut locked = self.lock();
-        let found = find(&locked.held())?;
-        if let Some(pin) = locked.pin(index) {
-            drop(locked);
-            drop(node);
-            return Ok((found, pin));
-        }
-        if locked.counts.pinned.get(&index).is_some() {
-            return Err(EOVERFLOW);
-        }
-        drop(locked.counts.pinned.insert(node));
-        let pin = locked.new_pin(index);
-        drop(locked);
-        Ok((found, pin))
+        let node = RBTreeNodeReservation::new(GFP_MAYFAIL)?;
+        let mut list = this.list.lock();
+        let found = match find(&this.held()) {
+            Ok(found) => found,
+            Err(error) => {
+                drop(list);
+                return Err(error);
+            }
+        };
+        let key = (index, list.next);
+        list.next = list.next.wrapping_add(1);
+        // No other pin has the number, so nothing is replaced.
+        drop(list.pins.insert(node.into_node(key, of)));
+        drop(list);
+        let pins = this.clone();
+        Ok((found, Pin { pins, key }))
     }
 
     /// Runs `look`, which must not sleep, under the lock. No MR is deregistered meanwhile.
     pub(crate) fn exclude<T>(&self, look: impl FnOnce(&NoDereg<'_>) -> T) -> T {
-        let counts = self.counts.lock();
-        look(&self.held(&counts))
+        let _list = self.list.lock();
+        look(&self.held())
     }
 
-    /// Returns the proof that the lock, of which `_counts` is the guard, is held.
-    #[inline]
-    fn held<'a>(&self, _counts: &'a Guard<'_, Counts, IrqSpin>) -> NoDereg<'a> {
+    /// Returns the proof that the lock is held. The caller holds it longer.
+    fn held(&self) -> NoDereg<'_> {
         NoDereg {
             device: self.device,
             _lock: PhantomData,
@@ -207,11 +226,11 @@ impl Pins {
         index: u32,
         change: impl FnOnce(&Unpinned<'_>) -> T,
     ) -> Result<T, IsPinned> {
-        let counts = self.counts.lock();
-        if counts.pinned.get(&index).is_some() {
+        let list = self.list.lock();
+        if list.first(index, 0).is_some() {
             return Err(IsPinned);
         }
-        let held = self.held(&counts);
+        let held = self.held();
         Ok(change(&Unpinned { held, index }))
     }
 
@@ -226,10 +245,10 @@ impl Pins {
         index: impl Fn(&I) -> u32,
         change: impl FnMut(&mut I),
     ) -> Result<(), &'a I> {
-        let counts = self.counts.lock();
+        let list = self.list.lock();
         match items
             .iter()
-            .position(|item| counts.pinned.get(&index(item)).is_some())
+            .position(|item| list.first(index(item), 0).is_some())
         {
             Some(at) => items.get(at).map_or(Ok(()), Err),
             None => {
@@ -239,81 +258,112 @@ impl Pins {
         }
     }
 
-    /// Returns the number of pins of the MR at `index`.
-    pub(crate) fn count(&self, index: u32) -> u32 {
-        self.counts.lock().pinned.get(&index).copied().unwrap_or(0)
+    /// Runs `attempt`. If the MR at `index` is pinned by retired bindings alone, waits until
+    /// accesses have left these, and runs `attempt` once more. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::wait_for_retired`]; `EBUSY` if another pin was made meanwhile.
+    pub(crate) fn when_unpinned<T>(
+        &self,
+        index: u32,
+        timeout: Timeout,
+        mut attempt: impl FnMut() -> Result<T, IsPinned>,
+    ) -> Result<T> {
+        if let Ok(done) = attempt() {
+            return Ok(done);
+        }
+        self.wait_for_retired(index, timeout)?;
+        Ok(attempt()?)
     }
 
-    fn unpin(&self, index: u32) {
-        let mut counts = self.counts.lock();
-        match counts.pinned.get_mut(&index) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => {
-                let node = counts.pinned.remove_node(&index);
-                let surplus = match node.map(RBTreeNode::into_reservation) {
-                    Some(unused) => counts.unused.replace(unused),
-                    None => None,
-                };
-                drop(counts);
-                drop(surplus);
+    /// Returns the first pin of the MR at `index` with at least the number `from`.
+    pub(crate) fn find(&self, index: u32, from: u64) -> Option<FoundPin<H>> {
+        let list = self.list.lock();
+        let number = list.first(index, from)?;
+        let of = list.pins.get(&(index, number))?;
+        Some(FoundPin {
+            number,
+            of: of.clone(),
+            is_live: of
+                .as_ref()
+                .is_none_or(|of| of.holder.is_bound_to(of.number)),
+        })
+    }
+
+    /// Runs `look` on each pin of the MR at `index`. Leaves out pins that are made meanwhile. One
+    /// critical section looks at one pin. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `look`.
+    pub(crate) fn each(
+        &self,
+        index: u32,
+        mut look: impl FnMut(FoundPin<H>) -> Result,
+    ) -> Result {
+        let end = self.list.lock().next;
+        let mut from = 0;
+        while let Some(found) = self.find(index, from).filter(|found| found.number < end) {
+            from = found.number.wrapping_add(1);
+            look(found)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until accesses have left the retired bindings that pin the MR at `index`. Leaves out
+    /// pins that are made meanwhile. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if a pin is live or becomes live; those of [`Deadline::poll`].
+    pub(crate) fn wait_for_retired(&self, index: u32, timeout: Timeout) -> Result {
+        let must_not_be_live = |found: &FoundPin<H>| {
+            if found.is_live {
+                Err(EBUSY)
+            } else {
+                Ok(())
             }
-        }
-    }
-}
-
-/// The pins of a device, locked.
-pub(crate) struct LockedPins<'a> {
-    pins: &'a Arc<Pins>,
-    counts: Guard<'a, Counts, IrqSpin>,
-}
-
-impl LockedPins<'_> {
-    /// Returns the proof that the lock is held.
-    #[inline]
-    pub(crate) fn held(&self) -> NoDereg<'_> {
-        self.pins.held(&self.counts)
-    }
-
-    /// Returns `true` if [`Self::pin`] can pin the MR at `index`.
-    fn can_pin(&self, index: u32) -> bool {
-        match self.counts.pinned.get(&index) {
-            Some(count) => *count != u32::MAX,
-            None => self.counts.unused.is_some(),
-        }
+        };
+        self.each(index, |found| must_not_be_live(&found))?;
+        let deadline = Deadline::new(timeout);
+        self.each(index, |found| {
+            let mut live = Ok(());
+            let number = found.number;
+            drop(found);
+            deadline.poll(|| {
+                let now = self.find(index, number);
+                let now = now.filter(|now| now.number == number);
+                live = now.as_ref().map_or(Ok(()), must_not_be_live);
+                now.is_none() || live.is_err()
+            })?;
+            live
+        })
     }
 
-    fn new_pin(&self, index: u32) -> Pin {
-        Pin {
-            pins: self.pins.clone(),
-            index,
-        }
-    }
-
-    /// Pins the MR at `index`, which the caller has found under this lock. Returns [`None`] if the
-    /// pin needs an allocation, or if the MR has too many pins. The pin must not be dropped under
-    /// the lock.
-    pub(crate) fn pin(&mut self, index: u32) -> Option<Pin> {
-        let counts = &mut *self.counts;
-        match counts.pinned.get_mut(&index) {
-            Some(count) => *count = count.checked_add(1)?,
-            None => {
-                let node = counts.unused.take()?.into_node(index, 1);
-                drop(counts.pinned.insert(node));
-            }
-        }
-        Some(self.new_pin(index))
+    /// Returns the number of pins of the MR at `index`. Sleeps.
+    pub(crate) fn count(&self, index: u32) -> usize {
+        let mut count = 0usize;
+        // The function returns no error.
+        let _ = self.each(index, |_| {
+            count = count.saturating_add(1);
+            Ok(())
+        });
+        count
     }
 }
 
 /// A pin, which keeps an MR from being deregistered.
-pub(crate) struct Pin {
-    pins: Arc<Pins>,
-    index: u32,
+pub(crate) struct Pin<H: Holder> {
+    pins: Arc<Pins<H>>,
+    key: (u32, u64),
 }
 
-impl Drop for Pin {
+impl<H: Holder> Drop for Pin<H> {
     fn drop(&mut self) {
-        self.pins.unpin(self.index);
+        let node = self.pins.list.lock().pins.remove_node(&self.key);
+        // This may drop the last reference to the key, which sleeps.
+        drop(node);
     }
 }
 

@@ -8,9 +8,34 @@ use kernel::prelude::*;
 mod tests {
     use super::super::*;
     use core::cell::RefCell;
+    use kernel::sync::atomic::{ordering, Atomic};
+
+    /// A key that has the binding with this number.
+    struct Fake(Atomic<u64>);
+
+    impl Holder for Fake {
+        fn is_bound_to(&self, number: u64) -> bool {
+            self.0.load(ordering::Relaxed) == number
+        }
+    }
+
+    type FakePin = Pin<Fake>;
+
+    fn holder(bound: u64) -> Result<Arc<Fake>> {
+        Ok(Arc::new(Fake(Atomic::new(bound)), GFP_KERNEL)?)
+    }
+
+    /// Pins the MR at `index` for a binding of `holder`, or for none.
+    fn pin(pins: &Arc<Pins<Fake>>, index: u32, of: Option<(&Arc<Fake>, u64)>) -> Result<FakePin> {
+        let of = of.map(|(holder, number)| PinnedFor {
+            holder: holder.clone(),
+            number,
+        });
+        Ok(Pins::pin(pins, index, of, |_| Ok(()))?.1)
+    }
 
     /// Returns `true` if the MR at `index` is not pinned.
-    fn is_unpinned(pins: &Pins, index: u32) -> bool {
+    fn is_unpinned(pins: &Pins<Fake>, index: u32) -> bool {
         let mut ran = false;
         let _ = pins.if_unpinned(index, |_| ran = true);
         ran
@@ -18,9 +43,9 @@ mod tests {
 
     #[test]
     fn a_pin_excludes_a_change_until_it_is_dropped() -> Result {
-        let pins = Pins::of(0)?;
+        let pins = Pins::<Fake>::of(0)?;
         assert!(is_unpinned(&pins, 7));
-        let (found, pin) = pins.pin(7, |_| Ok(42))?;
+        let (found, pin) = Pins::pin(&pins, 7, None, |_| Ok(42))?;
         assert_eq!(found, 42);
         assert!(!is_unpinned(&pins, 7));
         assert!(is_unpinned(&pins, 6));
@@ -33,75 +58,108 @@ mod tests {
     #[test]
     fn each_pin_of_a_region_counts() -> Result {
         let pins = Pins::of(0)?;
-        let (_, first) = pins.pin(u32::MAX, |_| Ok(()))?;
-        let (_, second) = pins.pin(u32::MAX, |_| Ok(()))?;
-        let (_, third) = pins.pin(u32::MAX, |_| Ok(()))?;
+        let first = pin(&pins, u32::MAX, None)?;
+        let second = pin(&pins, u32::MAX, None)?;
+        let third = pin(&pins, u32::MAX, None)?;
+        let other = pin(&pins, 0, None)?;
+        assert!(pins.count(u32::MAX) == 3);
         drop(second);
         assert!(!is_unpinned(&pins, u32::MAX));
         drop(first);
         assert!(!is_unpinned(&pins, u32::MAX));
         drop(third);
         assert!(is_unpinned(&pins, u32::MAX));
+        assert!(pins.count(u32::MAX) == 0 && pins.count(0) == 1);
+        drop(other);
         Ok(())
     }
 
     #[test]
     fn a_failed_lookup_pins_nothing() -> Result {
-        let pins = Pins::of(0)?;
-        let refused = pins.pin(7, |_| Err::<(), _>(ENOENT)).err();
+        let pins = Pins::<Fake>::of(0)?;
+        let refused = Pins::pin(&pins, 7, None, |_| Err::<(), _>(ENOENT)).err();
         assert!(refused == Some(ENOENT));
         assert!(is_unpinned(&pins, 7));
-        let (_, pin) = pins.pin(7, |_| Ok(()))?;
-        let refused = pins.pin(7, |_| Err::<(), _>(EACCES)).err();
+        let first = pin(&pins, 7, None)?;
+        let refused = Pins::pin(&pins, 7, None, |_| Err::<(), _>(EACCES)).err();
         assert!(refused == Some(EACCES));
-        drop(pin);
+        drop(first);
         assert!(is_unpinned(&pins, 7));
         Ok(())
     }
 
     #[test]
     fn the_result_of_a_change_is_returned() -> Result {
-        let pins = Pins::of(0)?;
+        let pins = Pins::<Fake>::of(0)?;
         // EBUSY of the change itself is not taken for a pin.
         let refused = || pins.if_unpinned(7, |_| Err::<(), _>(EBUSY));
         assert!(matches!(refused(), Ok(Err(EBUSY))));
-        assert!(when_unpinned(refused, || Err(ERANGE))? == Err(EBUSY));
+        let result = pins.when_unpinned(7, Timeout::After(0), refused);
+        assert!(result? == Err(EBUSY));
         Ok(())
     }
 
     #[test]
-    fn a_pin_that_was_waited_for_does_not_count() -> Result {
+    fn a_live_pin_is_not_waited_for() -> Result {
         let pins = Pins::of(0)?;
-        let ((), pin) = pins.pin(7, |_| Ok(()))?;
-        let place = RefCell::new(Some(pin));
-        let attempt = || pins.if_unpinned(7, |_| 5);
-        assert!(when_unpinned(attempt, || Ok(())) == Err(EBUSY));
-        assert!(when_unpinned(attempt, || Err(EINTR)) == Err(EINTR));
-        let unpin = || {
-            drop(place.take());
-            Ok(())
-        };
-        assert!(when_unpinned(attempt, unpin) == Ok(5));
-        assert!(when_unpinned(attempt, || Err(EINTR)) == Ok(5));
+        let key = holder(3)?;
+        let retired = pin(&pins, 7, Some((&key, 2)))?;
+        let live = pin(&pins, 7, Some((&key, 3)))?;
+        assert!(pins.wait_for_retired(7, Timeout::Never) == Err(EBUSY));
+        drop(live);
+        // A pin without a key is live, too.
+        let read = pin(&pins, 7, None)?;
+        assert!(pins.wait_for_retired(7, Timeout::Never) == Err(EBUSY));
+        drop(read);
+        assert!(pins.wait_for_retired(7, Timeout::After(1)) == Err(EBUSY));
+        drop(retired);
+        assert!(pins.wait_for_retired(7, Timeout::Never).is_ok());
         Ok(())
     }
 
     #[test]
-    fn a_count_does_not_overflow() -> Result {
+    fn a_retired_pin_is_waited_for() -> Result {
         let pins = Pins::of(0)?;
-        let (_, _pin) = pins.pin(7, |_| Ok(()))?;
-        let set = match pins.counts.lock().pinned.get_mut(&7) {
-            Some(count) => {
-                *count = u32::MAX;
-                true
+        let key = holder(3)?;
+        let place = RefCell::new(Some(pin(&pins, 7, Some((&key, 2)))?));
+        let first = Atomic::new(true);
+        let attempt = || {
+            let result = pins.if_unpinned(7, |_| 5);
+            // Another thread would drop the pin after the first attempt.
+            if first.xchg(false, ordering::Relaxed) {
+                drop(place.take());
             }
-            None => false,
+            result
         };
-        assert!(set);
-        let refused = pins.pin(7, |_| Ok(())).err();
-        assert!(refused == Some(EOVERFLOW));
-        let count = pins.counts.lock().pinned.get(&7).copied();
-        assert!(count == Some(u32::MAX));
+        assert!(pins.when_unpinned(7, Timeout::After(0), attempt) == Ok(5));
+        Ok(())
+    }
+
+    #[test]
+    fn each_pin_is_found_with_its_binding() -> Result {
+        let pins = Pins::of(0)?;
+        let (one, two) = (holder(1)?, holder(5)?);
+        let held = [
+            pin(&pins, 7, Some((&one, 1)))?,
+            pin(&pins, 8, Some((&one, 1)))?,
+            pin(&pins, 7, Some((&two, 4)))?,
+            pin(&pins, 7, None)?,
+        ];
+        let mut numbers = [0; 3];
+        let mut count = 0;
+        pins.each(7, |found| {
+            if let Some(place) = numbers.get_mut(count) {
+                *place = found.of.as_ref().map_or(0, |of| of.number);
+            }
+            assert!(found.is_live == (count != 1));
+            count += 1;
+            // A pin that is made meanwhile is left out.
+            drop(pin(&pins, 7, None)?);
+            Ok(())
+        })?;
+        assert!(count == 3 && numbers == [1, 4, 0]);
+        assert!(pins.each(7, |_| Err(EINTR)) == Err(EINTR));
+        drop(held);
         Ok(())
     }
 
@@ -109,8 +167,8 @@ mod tests {
     fn all_items_change_or_none() -> Result {
         let pins = Pins::of(0)?;
         let mut items = [(3, 0), (1, 0), (2, 0), (1, 0)];
-        let (_, two) = pins.pin(2, |_| Ok(()))?;
-        let (_, one) = pins.pin(1, |_| Ok(()))?;
+        let two = pin(&pins, 2, None)?;
+        let one = pin(&pins, 1, None)?;
         // The first pinned item in the order of the list, not of the indices.
         let pinned = pins
             .if_all_unpinned(&mut items, |item| item.0, |item| item.1 += 1)
@@ -128,30 +186,6 @@ mod tests {
         let result = pins.if_all_unpinned(&mut items, |item| item.0, |item| item.1 += 1);
         assert!(result.is_ok());
         assert!(items == [(3, 1), (1, 1), (2, 1), (1, 1)]);
-        Ok(())
-    }
-
-    #[test]
-    fn a_locked_pin_needs_no_memory_after_an_unpin() -> Result {
-        let pins = Pins::of(0)?;
-        // There is no unused node yet.
-        assert!(pins.lock().pin(7).is_none());
-        let (_, first) = pins.pin(7, |_| Ok(()))?;
-        let mut locked = pins.lock();
-        let second = locked.pin(7);
-        assert!(second.is_some() && !locked.is_unpinned(7));
-        assert!(locked.pin(8).is_none());
-        drop(locked);
-        drop((first, second));
-        assert!(is_unpinned(&pins, 7));
-        // The node of the last unpin serves one MR.
-        let mut locked = pins.lock();
-        let third = locked.pin(8);
-        assert!(third.is_some() && locked.pin(9).is_none());
-        drop(locked);
-        assert!(!is_unpinned(&pins, 8));
-        drop(third);
-        assert!(is_unpinned(&pins, 8));
         Ok(())
     }
 }

@@ -136,7 +136,12 @@ impl Backend for Rxe {
         unsafe { bindings::ib_mkey_rxe_odp_faults() }
     }
 
-    unsafe fn find(&self, held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
+    unsafe fn find<'a>(
+        &self,
+        held: &'a NoDereg<'_>,
+        lkey: u32,
+        pd: &Pd,
+    ) -> Result<LookedUp<'a, Base, ClaimedRxeMr>> {
         // SAFETY: By the safety requirement.
         unsafe { find::find(held, lkey, pd) }
     }

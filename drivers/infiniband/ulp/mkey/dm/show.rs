@@ -13,25 +13,23 @@
 //! | `counters` | each count since the module was loaded |
 //!
 //! Each of these files begins with a line of column names. Bytes of device memory are whole pages.
-//! The file `accesses_outside` has one number, that of the accesses outside of SRCU
-//! (`region/binding/held.rs`).
 //!
 //! # Locking
 //!
-//! `DEVICES` protects the list of devices. It is held while a file is written. SRCU, the lock of
-//! the pins, `Owners::known` and `ClassPool::source` nest in it.
+//! `DEVICES` protects the list of devices. It is held while a file is written. The lock of
+//! the pins, `Regions::known`, `Owners::known` and `ClassPool::source` nest in it.
 
 use super::OfferedMemory;
 use crate::{
     backend::{Backend, Hw},
     counters,
     kernel_ext::{
-        sync::{global::global_mutex, srcu},
+        sync::global::global_mutex,
         user::User,
     },
     limits::{account::Account, owner::Owners},
     mkey_core::{Core, HasCore},
-    region::{self, binding},
+    region,
 };
 
 use kernel::{debugfs::Scope, fmt, prelude::*, sync::Arc};
@@ -60,7 +58,6 @@ impl Shown {
             dir.read_callback_file(c"leaves", data, &show_leaves);
             dir.read_callback_file(c"layouts", data, &show_layouts);
             dir.read_callback_file(c"counters", data, &show_counters);
-            dir.read_callback_file(c"accesses_outside", data, &show_accesses);
         });
         Ok(Self {
             _files: KBox::pin_init(files, GFP_KERNEL)?,
@@ -170,12 +167,7 @@ fn show_counters(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (name, count) in counters::all() {
         f.write_fmt(fmt!("{name} {count}\n"))?;
     }
-    f.write_fmt(fmt!("odp_faults {}\n", Hw::faults()))?;
-    f.write_fmt(fmt!("accesses {}\n", srcu::sections()))
-}
-
-fn show_accesses(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_fmt(fmt!("{}\n", binding::accesses_outside()))
+    f.write_fmt(fmt!("odp_faults {}\n", Hw::faults()))
 }
 
 /// Prints the limit of an account, or a dash if there is none.

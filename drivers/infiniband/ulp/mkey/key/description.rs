@@ -7,6 +7,7 @@ use crate::{
         alloc::{zeroable, zeroed, GFP_MAYFAIL},
         error::eloop,
         rdma::Access,
+        sync::rcu_arc::RcuUnique,
     },
     key::{Described, Key},
     layout::{Block, Entry, List, Listing, MAX_DIMS},
@@ -14,6 +15,7 @@ use crate::{
     region::{
         binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
         rights::supported,
+        PinnedFor,
     },
 };
 use core::mem;
@@ -63,6 +65,7 @@ impl Key<'_> {
             access,
             found: Found {
                 key: self,
+                number: self.region.next_number(),
                 charge,
                 leaves: KVVec::new(),
                 last: None,
@@ -77,6 +80,8 @@ impl Key<'_> {
 /// The leaves of a description that is being made.
 pub(super) struct Found<'a> {
     key: &'a Key<'a>,
+    /// The number of the binding.
+    number: u64,
     /// The charge to the owner of the key.
     charge: OwnerCharge,
     pub(super) leaves: KVVec<Leaf>,
@@ -124,7 +129,13 @@ impl Found<'_> {
             self.charge.grow(cost::LEAF)?;
         }
         let key = self.key;
-        let mut leaf = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1)?;
+        let of = PinnedFor {
+            holder: key.region.clone(),
+            number: self.number,
+        };
+        let mut leaf = key
+            .core()
+            .pin_leaf(lkey, key.pd, MAX_DEPTH - 1, Some(of))?;
         key.count_registered(&mut leaf)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {
@@ -272,14 +283,17 @@ impl<'a> Description<'a> {
         self.found.begin_at_zero();
         let Found {
             key,
+            number,
             charge,
             leaves,
             ..
         } = self.found;
-        let binding = Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
+        let mut binding =
+            Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
+        binding.number = number;
         Ok(Described {
             key,
-            binding,
+            binding: Some(RcuUnique::new(binding, GFP_MAYFAIL)?),
             rkey: None,
             any_tag: false,
         })

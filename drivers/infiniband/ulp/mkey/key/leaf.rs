@@ -3,19 +3,18 @@
 //! Leaves: the MR or key that an lkey names.
 
 use crate::{
-    backend::{Backend, BaseMr, Hw, LookedUp},
+    backend::{Backend, BaseMr, ClaimedMr, Hw, LookedUp},
     kernel_ext::{
         error::{eloop, eopnotsupp},
         rdma::{mr_key, Access, Mr, Pd},
-        sync::srcu,
     },
     mkey_core::Core,
     region::{
-        binding::{Binding, Leaf, LeafPlace},
-        Kind,
+        binding::{Leaf, LeafPlace},
+        Kind, PinnedFor, Pins, Region,
     },
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 
 /// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. `len` is not zero.
 fn memory(
@@ -40,15 +39,22 @@ fn memory(
 
 impl Core {
     /// Looks up the MR or key that `lkey` names, and pins it. A pinned MR cannot be deregistered. A
-    /// pinned key cannot be bound to another layout. A key may have up to `depth` levels.
+    /// pinned key cannot be bound to another layout. A key may have up to `depth` levels. The pin is
+    /// for the binding `of`.
     ///
     /// # Errors
     ///
     /// `ENOENT` if `lkey` names no MR in the protection domain `pd`, `EOPNOTSUPP` for an MR that
     /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for a key of more levels,
     /// `ENOMEM`.
-    pub(crate) fn pin_leaf(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<Leaf> {
-        Ok(self.pin_named(lkey, pd, depth)?.0)
+    pub(crate) fn pin_leaf(
+        &self,
+        lkey: u32,
+        pd: &Pd,
+        depth: usize,
+        of: Option<PinnedFor>,
+    ) -> Result<Leaf> {
+        Ok(self.pin_named(lkey, pd, depth, of)?.0)
     }
 
     /// Looks up and pins as [`Self::pin_leaf`] does. Also returns the address of the MR or key that
@@ -57,9 +63,15 @@ impl Core {
     /// # Errors
     ///
     /// Those of [`Self::pin_leaf`].
-    pub(crate) fn pin_named(&self, lkey: u32, pd: &Pd, depth: usize) -> Result<(Leaf, *const Mr)> {
+    pub(crate) fn pin_named(
+        &self,
+        lkey: u32,
+        pd: &Pd,
+        depth: usize,
+        of: Option<PinnedFor>,
+    ) -> Result<(Leaf, *const Mr)> {
         let index = mr_key::index(lkey);
-        let ((leaf, mr), pin) = self.pins.pin(index, |held| {
+        let ((leaf, mr), pin) = Pins::pin(&self.pins, index, of, |held| {
             // SAFETY: The leaf has the pin that this call makes, and drops it last.
             Ok(match unsafe { self.hw.find(held, lkey, pd)? } {
                 LookedUp::Memory { len: 0, .. } => return Err(ERANGE),
@@ -72,7 +84,11 @@ impl Core {
                     let mr = base.mr();
                     (memory(lkey, base, (start, len), access), mr)
                 }
-                LookedUp::Own(mr) => (self.own_leaf(index, lkey, mr, depth)?, mr),
+                LookedUp::Own(mr) => {
+                    let region = mr.object::<Region>().ok_or(ENOENT)?;
+                    let mr: &Mr = mr;
+                    (own_leaf(&region, lkey, depth)?, mr as *const Mr)
+                }
                 LookedUp::Unfit => return Err(eopnotsupp()),
             })
         })?;
@@ -94,67 +110,57 @@ impl Core {
         self.pins
             .exclude(|held| self.hw.read_now(held, lkey, pd, addr, to))
     }
+}
 
-    /// Makes a leaf of one of this module's regions.
-    fn own_leaf(&self, index: u32, lkey: u32, mr: *const Mr, depth: usize) -> Result<Leaf> {
-        let guard = srcu::read_brief();
-        let region = self
-            .regions
-            .get(index, &guard)
-            .filter(|region| region.is(mr));
-        let region = region.ok_or(ENOENT)?;
-        let (len, access, place) = match region.kind {
-            Kind::Key { .. } => {
-                let binding: Arc<Binding> = region.binding.get(&guard).ok_or(ERANGE)?.into();
-                if binding.depth() > depth {
-                    return Err(eloop());
-                }
-                (
-                    binding.layout.length(),
-                    binding.access,
-                    LeafPlace::Key(binding),
-                )
+/// Makes a leaf of one of this module's regions. The caller holds the lock of the pins, so no
+/// reference to a binding is the last one.
+fn own_leaf(region: &Region, lkey: u32, depth: usize) -> Result<Leaf> {
+    let (start, len, access, place) = match &region.kind {
+        Kind::Key { .. } => {
+            let binding = region.binding.get().ok_or(ERANGE)?;
+            if binding.depth() > depth {
+                return Err(eloop());
             }
-            // The region has one leaf. The new leaf refers directly to the memory of that leaf.
-            Kind::Dm => {
-                let binding = region.binding.get(&guard).ok_or(ERANGE)?;
-                let run = binding.layout.resolve(0, binding.layout.length())?;
-                let inner = binding.leaves.first().ok_or(ENOENT)?;
-                let LeafPlace::Memory { base, delta, .. } = &inner.place else {
-                    return Err(eopnotsupp());
-                };
-                let place = LeafPlace::Memory {
-                    base: base.clone(),
-                    delta: run.addr.wrapping_add(*delta),
-                    mutable: false,
-                };
-                (run.len, binding.access, place)
-            }
-            // The registration stays while the MR is pinned. `Core::pin_leaf` makes a binding of
-            // it.
-            Kind::FastReg(ref fast) => {
-                let active = fast.active().ok_or(ERANGE)?;
-                return Ok(Leaf {
-                    lkey,
-                    start: active.start,
-                    len: active.binding.layout.length(),
-                    access: active.access,
-                    place: LeafPlace::Key(active.binding),
-                    _pin: None,
-                });
-            }
-            // `find` returns an MR over a dma-buf as memory, because it is one of the driver's MRs.
-            Kind::DmaBuf { .. } => return Err(eopnotsupp()),
-            // Users cannot name the MR of a window.
-            Kind::Window => return Err(ENOENT),
-        };
-        Ok(Leaf {
-            lkey,
-            start: 0,
-            len,
-            access,
-            place,
-            _pin: None,
-        })
-    }
+            let (len, access) = (binding.layout.length(), binding.access);
+            (0, len, access, LeafPlace::Key(binding))
+        }
+        // The region has one leaf. The new leaf refers directly to the memory of that leaf.
+        Kind::Dm => {
+            let binding = region.binding.get().ok_or(ERANGE)?;
+            let run = binding.layout.resolve(0, binding.layout.length())?;
+            let inner = binding.leaves.first().ok_or(ENOENT)?;
+            let LeafPlace::Memory { base, delta, .. } = &inner.place else {
+                return Err(eopnotsupp());
+            };
+            let place = LeafPlace::Memory {
+                base: base.clone(),
+                delta: run.addr.wrapping_add(*delta),
+                mutable: false,
+            };
+            (0, run.len, binding.access, place)
+        }
+        // The registration stays while the MR is pinned. `Found::leaf` makes a binding of it.
+        Kind::FastReg(_) => {
+            let active = region.active().ok_or(ERANGE)?;
+            let len = active.binding.layout.length();
+            (
+                active.start,
+                len,
+                active.access,
+                LeafPlace::Key(active.binding),
+            )
+        }
+        // `find` returns an MR over a dma-buf as memory, because it is one of the driver's MRs.
+        Kind::DmaBuf { .. } => return Err(eopnotsupp()),
+        // Users cannot name the MR of a window.
+        Kind::Window => return Err(ENOENT),
+    };
+    Ok(Leaf {
+        lkey,
+        start,
+        len,
+        access,
+        place,
+        _pin: None,
+    })
 }

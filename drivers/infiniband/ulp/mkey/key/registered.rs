@@ -10,13 +10,17 @@
 //! the functions below convert addresses.
 
 use crate::{
-    kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access},
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        rdma::Access,
+        sync::rcu_arc::{RcuArc, RcuUnique},
+    },
     key::{description::Found, Key},
     layout::{Entry, List},
     limits::cost,
     region::binding::{Binding, KLayout, Leaf, LeafPlace},
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 
 impl Key<'_> {
     /// If `leaf` is a fast registration, gives it a separate binding. Does nothing for other
@@ -35,7 +39,7 @@ impl Key<'_> {
         }
     }
 
-    fn copy_registered(&self, active: &Binding) -> Result<Arc<Binding>> {
+    fn copy_registered(&self, active: &Binding) -> Result<RcuArc<Binding>> {
         let KLayout::List(list) = &active.layout else {
             return Err(EINVAL);
         };
@@ -68,14 +72,15 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        Binding::new(
+        let binding = Binding::new(
             layout,
             leaves,
             Access::empty(),
             self.pd,
             Some(charge),
             None,
-        )
+        )?;
+        Ok(RcuUnique::new(binding, GFP_MAYFAIL)?.share())
     }
 }
 

@@ -16,7 +16,7 @@
 //! the region below a memory window. The accesses keep the charge, so the device knows the owner
 //! until they have ended. An owner therefore cannot lose its count and get a new share.
 
-use crate::kernel_ext::sync::users::Timeout;
+use crate::kernel_ext::sync::pending::Timeout;
 use kernel::{
     sync::atomic::{ordering, Atomic},
     time::{msecs_to_jiffies, Msecs},

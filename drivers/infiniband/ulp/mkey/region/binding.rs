@@ -2,39 +2,32 @@
 
 //! The binding of a region: a layout over leaves. A binding that accesses can find is not changed,
 //! only replaced. `region/binding/check.rs` checks and makes bindings, and
-//! `region/binding/peers.rs` says which peers may use one. `region/binding/held.rs` has the
-//! accesses that leave SRCU.
+//! `region/binding/peers.rs` says which peers may use one.
 //!
 //! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
 //! (`backend/pins.rs`), so its binding stays. All levels below a key therefore stay as the bind
 //! checked them.
 
 mod check;
-mod held;
 mod peers;
 
 use crate::{
-    backend::{pins::Pin, Backend, BaseMr, Hw},
+    backend::{Backend, BaseMr, Hw},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{Access, Pd},
-        sync::users::Users,
+        sync::rcu_arc::{RcuArc, RcuShared, RcuUnique},
     },
     layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::{Owner, OwnerCharge},
-    region::indices::{KIndexed, KIndices},
-};
-pub(crate) use held::{accesses_outside, Held};
-
-use core::mem::size_of;
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{ordering, Atomic},
-        Arc,
-        UniqueArc, //
+    region::{
+        fast_reg::FastReg,
+        indices::{KIndexed, KIndices},
+        LeafPin, PinnedFor, Region,
     },
 };
+use core::mem::size_of;
+use kernel::{prelude::*, sync::Arc};
 
 /// The most entries or blocks of one binding.
 pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
@@ -73,7 +66,7 @@ pub(crate) enum LeafPlace {
         mutable: bool,
     },
     /// In the layout of a key. Addresses are offsets in that layout.
-    Key(Arc<Binding>),
+    Key(RcuArc<Binding>),
 }
 
 impl LeafPlace {
@@ -109,7 +102,7 @@ pub(crate) struct Leaf {
     /// Pins the MR of `lkey`. The leaf of a region over device memory has no pin, because `ib_core`
     /// counts such regions in `ib_dm.usecnt`. The leaf of a fast registration has no pin, because
     /// the MR of all memory is never deregistered.
-    pub(crate) _pin: Option<Pin>,
+    pub(crate) _pin: Option<LeafPin>,
 }
 
 impl Leaf {
@@ -166,12 +159,13 @@ pub(crate) struct Binding {
     depth: u8,
     /// The tag of the rkey by which peers name the binding. The rkey of a memory window is in
     /// `extra`.
-    tag: Atomic<i8>,
+    tag: u8,
     /// The bits [`ON_DEMAND`] and [`PEERS_END`].
-    marks: Atomic<i8>,
-    /// The accesses outside of SRCU; [`None`] if accesses are short. A long access waits for ODP
-    /// pages, or flushes many pieces to persistence.
-    pub(crate) users: Option<Arc<Users>>,
+    marks: u8,
+    /// The number among the bindings of a key; 0 for other regions. Pins are made for it.
+    pub(crate) number: u64,
+    /// The region that has this binding, or had it; [`None`] until then.
+    pub(crate) region: Option<Arc<Region>>,
     /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
     /// it.
     _charge: Option<OwnerCharge>,
@@ -192,6 +186,8 @@ enum Extra {
 /// A fast registration.
 #[derive(Default)]
 pub(crate) struct Registered {
+    /// Gets the layout back when no access uses it any more; [`None`] while it is not registered.
+    pub(crate) home: Option<Arc<FastReg>>,
     /// The address of the first byte.
     pub(crate) start: u64,
     /// The lkey and rkey of the registration.
@@ -203,7 +199,7 @@ pub(crate) struct Registered {
 /// A range of a key.
 pub(crate) struct Range {
     /// The binding of the key. All its leaves are memory, or it has a layout over memory.
-    pub(super) binding: Arc<Binding>,
+    pub(super) binding: RcuArc<Binding>,
     /// The offset of the first byte in that binding.
     pub(super) offset: u64,
 }
@@ -233,28 +229,30 @@ pub(crate) struct Window {
     pub(crate) range: Option<Range>,
 }
 
-// The documentation says that a binding over one leaf takes 512 bytes beside its entries: the
-// binding with its reference count, the shape, the leaf, and the leaf's node in the tree of pins,
-// each rounded up to a size of the allocator. Only an interleaved layout has a shape. An indexed
-// layout has a smaller box instead.
+// The documentation says that a binding over one leaf takes 576 bytes beside its entries: the
+// binding with its reference count, the shape, the leaf, and the leaf's pin, each rounded up to a
+// size of the allocator. Only an interleaved layout has a shape. An indexed layout has a smaller box
+// instead.
 const _: () = {
     const BOUND: usize = 128;
     const SHAPE: usize = 256;
     const LEAF: usize = 96;
-    // An `rb_node`, index and count. All pins of one region share them.
-    type Pinned = (usize, usize, usize, u32, u32);
+    const PIN: usize = 64;
+    // An `rb_node`, index, number and binding.
+    type Pinned = ([usize; 3], (u32, u64), Option<PinnedFor>);
+    assert!(size_of::<Pinned>() <= PIN);
     assert!(size_of::<Binding>() + size_of::<usize>() <= BOUND);
     assert!(size_of::<Shape>() <= SHAPE);
     assert!(size_of::<Indexed<KIndices>>() <= SHAPE);
     assert!(size_of::<KLayout>() <= size_of::<List<KVVec<Entry>>>() + size_of::<usize>());
     assert!(size_of::<Leaf>() <= LEAF);
-    assert!(BOUND + SHAPE + LEAF + size_of::<Pinned>() <= 512);
+    assert!(BOUND + SHAPE + LEAF + PIN <= 576);
 };
 
 /// In `Binding::marks`: a leaf at any level is an ODP MR.
-const ON_DEMAND: i8 = 1 << 0;
+const ON_DEMAND: u8 = 1 << 0;
 /// In `Binding::marks`: a peer may invalidate the binding even if it has no remote access flag.
-const PEERS_END: i8 = 1 << 1;
+const PEERS_END: u8 = 1 << 1;
 
 impl Binding {
     /// Returns the number of levels of keys, including this one.
@@ -292,15 +290,6 @@ impl Binding {
         }
     }
 
-    /// Returns the parts that only a memory window has.
-    #[inline]
-    fn window(&self) -> Option<&Window> {
-        match self.extra.as_deref() {
-            Some(Extra::Window(window)) => Some(window),
-            _ => None,
-        }
-    }
-
     /// Returns the fast registration of which this is the binding.
     #[inline]
     pub(crate) fn registered(&self) -> Option<&Registered> {
@@ -310,28 +299,27 @@ impl Binding {
         }
     }
 
-    /// Records the fast registration of which this is the binding.
-    pub(crate) fn register(&mut self, registered: Registered) {
-        if let Some(Extra::Registered(place)) = self.extra.as_deref_mut() {
-            *place = registered;
+    /// Returns the place for the fast registration of which this is the binding.
+    pub(crate) fn registered_mut(&mut self) -> Option<&mut Registered> {
+        match self.extra.as_deref_mut() {
+            Some(Extra::Registered(registered)) => Some(registered),
+            _ => None,
         }
     }
 
-    /// Returns the address of the first byte; 0 except for a memory window.
+    /// Returns the address of the first byte; 0 except for a memory window and a fast registration.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
-        self.window().map_or(0, |window| window.start)
+        match self.extra.as_deref() {
+            Some(Extra::Window(window)) => window.start,
+            Some(Extra::Registered(registered)) => registered.start,
+            _ => 0,
+        }
     }
 
     /// Returns `true` if a leaf at any level is an ODP MR.
     fn is_on_demand(&self) -> bool {
-        self.marks.load(ordering::Relaxed) & ON_DEMAND != 0
-    }
-
-    /// Returns `true` if accesses through the binding leave SRCU, see [`Held`].
-    #[inline]
-    pub(crate) fn is_slow(&self) -> bool {
-        self.users.is_some()
+        self.marks & ON_DEMAND != 0
     }
 
     /// Returns the owner that is charged for the binding; [`None`] if the region's charge covers
@@ -346,8 +334,8 @@ impl Binding {
         entries: KVVec<Entry>,
         leaves: KVVec<Leaf>,
         pd: &Pd,
-    ) -> Result<UniqueArc<Self>> {
-        Ok(UniqueArc::new(
+    ) -> Result<RcuUnique<Self>> {
+        RcuUnique::new(
             Self {
                 extra: Some(KBox::new(
                     Extra::Registered(Registered::default()),
@@ -358,12 +346,28 @@ impl Binding {
                 access: Access::default(),
                 pd: pd.as_raw() as usize,
                 depth: 1,
-                tag: Atomic::new(0),
-                marks: Atomic::new(0),
-                users: None,
+                tag: 0,
+                marks: 0,
+                number: 0,
+                region: None,
                 _charge: None,
             },
             GFP_KERNEL,
-        )?)
+        )
+    }
+}
+
+impl RcuShared for Binding {
+    fn released(mut this: RcuUnique<Self>) {
+        let region = this.region.take();
+        let home = this.registered_mut().and_then(|registered| registered.home.take());
+        match home {
+            Some(home) => home.put_back(this),
+            // This unpins the leaves, before a thread that waits for that is woken.
+            None => drop(this),
+        }
+        if let Some(region) = region {
+            region.retired.end();
+        }
     }
 }

@@ -12,39 +12,34 @@
 //! # Locking
 //!
 //! `FastReg::slots` protects the places of the layouts. Any context may take this spinlock; no byte
-//! is copied under it. It nests in the lock of the pins, and serialises the writers of
-//! `FastReg::active`.
+//! is copied under it. It nests in the lock of the pins. It serialises the changes of the binding of
+//! the region, which is the active layout.
 //!
-//! An access takes no lock. It is counted as a reader of the active layout, and an invalidation
-//! waits until that count is zero. The wait may be in a critical section of SRCU, because the
-//! readers wait for nothing. A grace period of SRCU, for which the module waits elsewhere, is too
-//! slow here: storage ULPs invalidate an MR once for each of their requests, and the queue waits
-//! meanwhile. LOCAL_INV takes 2 us with the count, 48 us with an expedited grace period and 50 us
-//! with an ordinary one (medians of 1,000 in an idle guest without KVM).
+//! An access takes no lock. It keeps the active layout by a reference, as an access to a key does.
+//! The last reference gives the layout back to its place (`Binding::released()`). No reference is
+//! dropped under the lock.
 
 use crate::{
     backend::{
-        pins::{IsPinned, Pins, Unpinned},
+        pins::{IsPinned, Unpinned},
         Backend, Claimed, ClaimedMr, Hw,
     },
     kernel_ext::{
         rdma::{mr::Right, mr_key, scatterlist::MappedElements, Access, Pd},
         sync::{
-            counted::{CountedCell, Reader, Taken},
             lock::{new_irq_lock, IrqLock},
+            pending::Timeout,
+            rcu_arc::{RcuArc, RcuUnique},
         },
     },
     layout::Entry,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace, Registered, MAX_ENTRIES},
         rights::{self, serves_peers, Origin},
+        Kind, Pins, Region,
     },
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*,
-    sync::{Arc, UniqueArc},
-};
+use kernel::{page::PAGE_SIZE, prelude::*, sync::Arc};
 
 /// The state of a region for fast registration.
 #[pin_data]
@@ -53,61 +48,33 @@ pub(crate) struct FastReg {
     max: usize,
     #[pin]
     slots: IrqLock<Slots>,
-    /// The layout that is registered.
-    active: CountedCell<Binding>,
     /// The pins of the device. They are here so that a work request finds them without the device's
     /// data.
     pins: Arc<Pins>,
 }
 
-/// The places of the two layouts. Each layout is in one of these places or in `FastReg::active`, or
-/// a mapping is filling it.
+/// The places of the two layouts. Each layout is in one of these places, or is the binding of the
+/// region, or is retired, or a mapping is filling it.
 struct Slots {
     /// The layout of the next registration.
-    staged: Option<UniqueArc<Binding>>,
+    staged: Option<RcuUnique<Binding>>,
     /// An unused layout.
-    spare: Option<UniqueArc<Binding>>,
+    spare: Option<RcuUnique<Binding>>,
     /// The page size that the last mapping asked for.
     page_size: u32,
-    /// The number of invalidations that wait for accesses.
-    waiting: usize,
 }
 
 /// The active layout, kept by a leaf of a key.
 pub(crate) struct Active {
-    pub(crate) binding: Arc<Binding>,
+    pub(crate) binding: RcuArc<Binding>,
     /// The address of its first byte.
     pub(crate) start: u64,
     /// The access flags of the registration.
     pub(crate) access: Access,
 }
 
-impl Slots {
-    /// Stages a layout that is not active any more, unless a newer one is staged.
-    fn put_back(&mut self, binding: Arc<Binding>) {
-        // No leaf of a key keeps the layout, because the MR was not pinned.
-        let Some(binding) = Arc::into_unique_or_drop(binding).map(Pin::into_inner) else {
-            return;
-        };
-        if self.staged.is_none() {
-            self.staged = Some(binding);
-        } else {
-            self.spare = Some(binding);
-        }
-    }
-}
-
-/// The end of a registration.
-#[must_use]
-enum Withdrawn {
-    /// No access is in progress, and the layout is staged again.
-    Unread,
-    /// Accesses to the layout, or to an earlier one, may be in progress.
-    Read(Option<Taken<Binding>>),
-}
-
 /// Makes an empty layout with room for `max` elements of `memory`.
-fn empty_layout(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<UniqueArc<Binding>> {
+fn empty_layout(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<RcuUnique<Binding>> {
     let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
     leaves.push(
         Leaf {
@@ -158,7 +125,7 @@ impl FastReg {
         memory: <Hw as Backend>::Base,
         max: u32,
         pins: Arc<Pins>,
-    ) -> Result<Pin<KBox<Self>>> {
+    ) -> Result<Arc<Self>> {
         if max == 0 || max > MAX_ENTRIES {
             return Err(EINVAL);
         }
@@ -167,14 +134,11 @@ impl FastReg {
             staged: Some(empty_layout(pd, memory.clone(), max)?),
             spare: Some(empty_layout(pd, memory, max)?),
             page_size: PAGE_SIZE as u32,
-            waiting: 0,
         };
-        let active = CountedCell::new()?;
-        KBox::pin_init(
+        Arc::pin_init(
             pin_init!(Self {
                 max,
                 slots <- new_irq_lock!(slots, "ib_mkey fast registration"),
-                active,
                 pins,
             }),
             GFP_KERNEL,
@@ -230,21 +194,44 @@ impl FastReg {
         self.slots.lock().page_size
     }
 
+    /// Gets a layout back that no access uses any more. Stages it, unless a newer one is staged.
+    pub(super) fn put_back(&self, layout: RcuUnique<Binding>) {
+        let mut slots = self.slots.lock();
+        let slots = &mut *slots;
+        let place = if slots.staged.is_none() {
+            &mut slots.staged
+        } else {
+            &mut slots.spare
+        };
+        // There are only two layouts, so the place is empty.
+        *place = Some(layout);
+    }
+}
+
+impl Region {
     /// Makes the staged layout active. `key` becomes the lkey and the rkey.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the MR is registered already, has no staged layout or is in another protection
-    /// domain, if `key` names another MR, and if an access flag is not supported.
-    pub(crate) fn register(&self, mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
+    /// `EINVAL` for an MR that is not for fast registration, if the MR is registered already, has no
+    /// staged layout or is in another protection domain, if `key` names another MR, and if an access
+    /// flag is not supported.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        mr: &Claimed,
+        pd: &Pd,
+        key: u32,
+        access: Access,
+    ) -> Result {
+        let fast = self.fast_reg()?;
         // The mapped memory may not be persistent, so it cannot be flushed to persistence.
         let supported = rights::supported(access) && !access.contains(Right::FlushPersistent);
         if mr.pd() != pd.as_raw() || !supported {
             return Err(EINVAL);
         }
-        let mut slots = self.slots.lock();
+        let mut slots = fast.slots.lock();
         let own = mr_key::is_same_index(key, mr.key());
-        if !mr.is_free() || !own || self.active.is_filled() || slots.waiting != 0 {
+        if !mr.is_free() || !own || !self.binding.is_empty() || !self.retired.is_none() {
             return Err(EINVAL);
         }
         let mapped = slots.staged.take_if(|binding| binding.layout.length() != 0);
@@ -252,12 +239,22 @@ impl FastReg {
         // The binding always allows local write, because the driver checks that flag of the MR. A
         // peer's write does not require the flag here.
         binding.access = access | Right::LocalWrite;
-        // Some ULPs set `iova` to another address than that of the first element, after mapping.
-        let start = mr.iova();
-        binding.register(Registered { start, key, access });
-        // The cell is empty: `is_filled()` returned `false` under the same lock.
-        let _ = self.active.fill(binding.into());
+        if let Some(registered) = binding.registered_mut() {
+            *registered = Registered {
+                home: Some(fast.clone()),
+                // Some ULPs set `iova` to another address than that of the first element, after
+                // mapping.
+                start: mr.iova(),
+                key,
+                access,
+            };
+        }
+        // The region has no binding, as the check above showed under the same lock.
+        let before = self.exchange_binding(Some(binding));
         mr.register(key, access);
+        self.registered_as(key);
+        drop(slots);
+        drop(before);
         Ok(())
     }
 
@@ -270,104 +267,101 @@ impl FastReg {
     /// [`IsPinned`] if a bound key refers to the elements. In the inner result: `EINVAL` for
     /// another key or protection domain than those of the registration, and for a peer if the
     /// registration has no remote access flag.
-    pub(crate) fn end(
-        &self,
+    pub(super) fn end_registration(
+        self: &Arc<Self>,
+        fast: &FastReg,
         mr: &Claimed,
         pd: &Pd,
         key: u32,
         origin: Origin,
     ) -> Result<Result, IsPinned> {
-        let withdraw = |_: &Unpinned<'_>| self.withdraw(mr, pd, key, origin);
-        let withdrawn = self.pins.if_unpinned(mr.index(), withdraw)?;
-        Ok(withdrawn.map(|withdrawn| {
-            if let Withdrawn::Read(active) = withdrawn {
-                self.wait_for_accesses(active);
-            }
+        let withdraw = |_: &Unpinned<'_>| self.withdraw(fast, mr, pd, key, origin);
+        let withdrawn = fast.pins.if_unpinned(mr.index(), withdraw)?;
+        Ok(withdrawn.map(|active| {
+            // This gives the layout back, unless accesses keep it.
+            drop(active);
+            // An endless wait has no error.
+            let _ = self.retired.wait(Timeout::Never);
         }))
     }
 
-    /// Ends the registration. Does not sleep. If the result is [`Withdrawn::Read`], the caller
-    /// calls [`Self::wait_for_accesses`], and no registration begins before that returns. The
-    /// caller holds the lock of the pins, and the MR is not pinned.
-    fn withdraw(&self, mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Result<Withdrawn> {
+    /// Takes the active layout out. Does not sleep. The caller holds the lock of the pins, and the
+    /// MR is not pinned.
+    fn withdraw(
+        self: &Arc<Self>,
+        fast: &FastReg,
+        mr: &Claimed,
+        pd: &Pd,
+        key: u32,
+        origin: Origin,
+    ) -> Result<Option<RcuArc<Binding>>> {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
-        let mut slots = self.slots.lock();
+        let _slots = fast.slots.lock();
         if key != mr.key() {
             return Err(EINVAL);
         }
-        let serves = |active: &Binding| serves_peers(active.access);
-        if origin == Origin::Remote && !self.active.read().is_some_and(|active| serves(&active)) {
-            return Err(EINVAL);
+        if origin == Origin::Remote {
+            let active = self.binding.get();
+            let serves = active.as_ref().is_some_and(|active| serves_peers(active.access));
+            // The region keeps the layout while the lock is held, so this is not the last reference.
+            drop(active);
+            if !serves {
+                return Err(EINVAL);
+            }
         }
-        if self.active.is_filled() {
+        if !self.binding.is_empty() {
             mr.invalidate();
         }
-        match self.active.take_unread() {
-            Ok(active) => {
-                if let Some(binding) = active {
-                    slots.put_back(binding);
-                }
-                Ok(Withdrawn::Unread)
-            }
-            Err(active) => {
-                slots.waiting = slots.waiting.saturating_add(1);
-                Ok(Withdrawn::Read(active))
-            }
-        }
+        Ok(self.exchange_binding(None))
     }
 
-    /// Waits until no access is left through a layout that was active. Sleeps.
-    fn wait_for_accesses(&self, active: Option<Taken<Binding>>) {
-        // Another invalidation may wait for accesses. This one waits for them, too.
-        self.active.wait_for_readers();
-        let active = active.and_then(Taken::wait);
-        let mut slots = self.slots.lock();
-        slots.waiting = slots.waiting.saturating_sub(1);
-        if let Some(binding) = active {
-            slots.put_back(binding);
+    /// Ends a fast registration by LOCAL_INV, or by a peer's SEND with invalidate. Waits at most as
+    /// long as `timeout` allows for retired bindings that pin the MR. The errors are those of
+    /// [`Self::end_registration`].
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an MR that is not for fast registration.
+    pub(crate) fn invalidate_registration(
+        self: &Arc<Self>,
+        mr: &Claimed,
+        pd: &Pd,
+        key: u32,
+        origin: Origin,
+        timeout: Timeout,
+    ) -> Result {
+        let fast = self.fast_reg()?;
+        let end = || self.end_registration(fast, mr, pd, key, origin);
+        fast.pins.when_unpinned(mr.index(), timeout, end)?
+    }
+
+    fn fast_reg(&self) -> Result<&Arc<FastReg>> {
+        match &self.kind {
+            Kind::FastReg(fast) => Ok(fast),
+            _ => Err(EINVAL),
         }
     }
 
     /// Returns the active layout, for a leaf of a key. The caller holds the lock of the pins, and
     /// drops the layout before it unpins the MR.
     pub(crate) fn active(&self) -> Option<Active> {
-        let active = self.active.read()?;
-        let registered = active.registered()?;
+        let binding = self.binding.get()?;
+        let registered = binding.registered()?;
+        let (start, access) = (registered.start, registered.access);
         Some(Active {
-            binding: active.keep(),
-            start: registered.start,
-            access: registered.access,
+            binding,
+            start,
+            access,
         })
     }
 
     /// Returns `true` if `length` bytes from address `iova` on are registered.
-    pub(crate) fn contains(&self, iova: u64, length: u64) -> bool {
-        let inside = |active: &Binding| {
+    pub(crate) fn is_registered(&self, iova: u64, length: u64) -> bool {
+        self.binding.get().is_some_and(|active| {
             let whole = active.layout.length();
-            let start = active.registered()?.start;
-            Some(length <= whole && iova.wrapping_sub(start) <= whole - length)
-        };
-        self.active
-            .read()
-            .is_some_and(|active| inside(&active).unwrap_or(false))
-    }
-
-    /// Begins an access at address `iova`. Returns the active layout, which stays until the result
-    /// is dropped, and the offset of `iova` in it. `rkey` is that of a peer's request.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if nothing is registered, `EACCES` for the rkey of another registration.
-    #[inline(always)]
-    pub(crate) fn begin(&self, iova: u64, rkey: Option<u32>) -> Result<(Reader<'_, Binding>, u64)> {
-        let active = self.active.read().ok_or(EINVAL)?;
-        let registered = active.registered().ok_or(EINVAL)?;
-        if rkey.is_some_and(|rkey| rkey != registered.key) {
-            return Err(EACCES);
-        }
-        let at = iova.wrapping_sub(registered.start);
-        Ok((active, at))
+            length <= whole && iova.wrapping_sub(active.start()) <= whole - length
+        })
     }
 }

@@ -10,52 +10,41 @@
 //! until it is unpinned.
 
 use crate::{
-    backend::{
-        pins::{when_unpinned, Pins},
-        Claimed, ClaimedMr, MrRange,
-    },
+    backend::{Claimed, ClaimedMr, MrRange},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{mr_key, Access},
         sync::{
             lock::LockMany,
-            srcu::Retired,
-            users::{Deadline, Timeout},
+            pending::{Deadline, Timeout},
+            rcu_arc::{RcuArc, RcuUnique},
         },
     },
-    region::{
-        binding::Binding,
-        old::{OldBindings, Which},
-        Edit, EditGuard, Kind, Region,
-    },
+    region::{binding::Binding, Edit, EditGuard, Kind, Pins, Region},
 };
 use core::mem;
-use kernel::{
-    prelude::*,
-    sync::{atomic::ordering, Arc},
-};
+use kernel::{prelude::*, sync::Arc};
 
 /// A region, and its new binding.
 pub(crate) struct Change<'a> {
-    pub(crate) region: &'a Region,
+    pub(crate) region: &'a Arc<Region>,
     pub(crate) mr: &'a Claimed,
     /// The number of the change in the caller's list.
     pub(crate) number: usize,
-    pub(crate) new: &'a Arc<Binding>,
+    /// The new binding. It is taken out by a change that succeeds.
+    pub(crate) new: &'a mut Option<RcuUnique<Binding>>,
     /// The lkey and rkey that the caller chose for the region.
     pub(crate) key: Option<u32>,
 }
 
 /// A change whose region is locked.
-// Fields drop in declaration order: the region is unlocked before the old binding drops and unpins
-// its leaves.
-struct Editing<'a> {
-    change: &'a Change<'a>,
+struct Editing<'a, 'c> {
+    change: &'c mut Change<'a>,
     edit: EditGuard<'a>,
-    /// The old binding, which accesses may still read.
-    old: Option<Retired<Binding>>,
-    /// The old binding after the grace period.
-    drained: Option<Arc<Binding>>,
+    /// The old binding, which accesses may still use.
+    old: Option<RcuArc<Binding>>,
+    /// The range and the access flags of the new binding.
+    published: (MrRange, Access),
 }
 
 /// A change that was refused. No change was made.
@@ -75,27 +64,30 @@ impl Change<'_> {
     }
 }
 
-impl<'a> Editing<'a> {
-    fn lock(many: &LockMany, change: &'a Change<'a>) -> Self {
-        Self {
+impl<'a, 'c> Editing<'a, 'c> {
+    /// Locks the region.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the change was made already.
+    fn lock(many: &LockMany, change: &'c mut Change<'a>) -> Result<Self> {
+        let region = change.region;
+        Ok(Self {
+            published: published(change.new.as_ref().ok_or(EINVAL)?),
             change,
-            edit: many.lock(&change.region.edit),
+            edit: many.lock(&region.edit),
             old: None,
-            drained: None,
-        }
+        })
     }
 
     /// Replaces the binding. The caller holds the lock of the pins.
-    #[inline]
     fn replace(&mut self) {
         let Change {
-            region,
-            mr,
-            new,
-            key,
-            ..
+            region, mr, key, ..
         } = *self.change;
-        self.old = Some(region.replace(&mut self.edit, mr, key, new.clone()));
+        if let Some(new) = self.change.new.take() {
+            self.old = region.replace(&mut self.edit, mr, key, new);
+        }
     }
 
     /// Waits for accesses through the old binding. Then gives rxe's checks the range and the access
@@ -103,26 +95,13 @@ impl<'a> Editing<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Region::wait_for_accesses`].
-    #[inline]
+    /// Those of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
     fn finish(&mut self, timeout: Timeout) -> Result {
-        let change = self.change;
-        let mut waited = Ok(());
-        if let Some(old) = self.old.take() {
-            (self.drained, waited) = change
-                .region
-                .wait_for_accesses(&mut self.edit, old, timeout);
-        }
-        let (range, access) = published(change.new);
-        change.mr.publish(range, access);
+        drop(self.old.take());
+        let waited = self.change.region.retired.wait(timeout);
+        let (range, access) = self.published;
+        self.change.mr.publish(range, access);
         waited
-    }
-
-    /// Unlocks the region, and unpins the leaves of the old binding after that.
-    #[inline]
-    fn release(self) {
-        drop(self.edit);
-        drop(self.drained);
     }
 }
 
@@ -158,10 +137,10 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 ///
 /// `EINVAL` for a region that the list contains twice; `EBUSY` while a memory window or a bound key
 /// refers to one of the regions, because the rebind would change the memory to which the window or
-/// key gives access; those of [`Users::wait`]. If the wait for accesses through old bindings ends
+/// key gives access; those of [`Pending::wait`]. If the wait for accesses through old bindings ends
 /// early, the changes have been made.
 ///
-/// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
+/// [`Pending::wait`]: crate::kernel_ext::sync::pending::Pending::wait
 pub(crate) fn apply(
     pins: &Pins,
     changes: &mut [Change<'_>],
@@ -171,45 +150,37 @@ pub(crate) fn apply(
     if let Some(twice) = repeated(changes, |change| change.mr.index()) {
         return Err(twice.refused(EINVAL));
     }
-    let Some(first) = changes.first() else {
-        return Ok(());
-    };
     let many = LockMany::new();
-    let mut all = KVVec::with_capacity(changes.len(), GFP_MAYFAIL)
-        .map_err(|error| first.refused(error.into()))?;
-    for change in changes.iter() {
-        all.push(Editing::lock(&many, change), GFP_MAYFAIL)
-            .map_err(|error| change.refused(error.into()))?;
+    let mut all = KVVec::new();
+    for change in changes.iter_mut() {
+        let number = change.number;
+        let refused = |error| Refused { number, error };
+        let locked = Editing::lock(&many, change).map_err(refused)?;
+        all.push(locked, GFP_MAYFAIL)
+            .map_err(|error| refused(error.into()))?;
     }
-    let result = exchange(pins, &mut all, timeout);
-    all.into_iter().for_each(Editing::release);
-    result
+    exchange(pins, &mut all, timeout)
 }
 
-/// Replaces the binding of each region, or of none. Waits for old bindings that pin one of them.
+/// Replaces the binding of each region, or of none. Waits for retired bindings that pin one of them.
 ///
 /// # Errors
 ///
-/// `EBUSY` for a region that something else pins; those of [`Users::wait`].
-///
-/// [`Users::wait`]: crate::kernel_ext::sync::users::Users::wait
+/// Those of [`Pins::wait_for_retired`].
 fn swap_all(
     pins: &Pins,
-    all: &mut [Editing<'_>],
+    all: &mut [Editing<'_, '_>],
     timeout: Timeout,
 ) -> core::result::Result<(), Refused> {
-    let index = |one: &Editing<'_>| one.change.mr.index();
-    let mut deadline = None;
-    // Each failed attempt finds one region that is pinned. The only pin may be that of an old
-    // binding that a work request replaced, so wait for these bindings and try again.
+    let index = |one: &Editing<'_, '_>| one.change.mr.index();
+    let deadline = Deadline::new(timeout);
+    // Each failed attempt finds one region that is pinned.
     let mut tries = all.len();
     while let Err(pinned) = pins.if_all_unpinned(all, index, Editing::replace) {
-        let Change { region, mr, .. } = *pinned.change;
         let refused = |error| pinned.change.refused(error);
         tries = tries.checked_sub(1).ok_or_else(|| refused(EBUSY))?;
-        let deadline = deadline.get_or_insert_with(|| Deadline::new(timeout));
-        let waited = region.wait_for_pinning(mr.index(), deadline.left());
-        waited.map_err(refused)?;
+        pins.wait_for_retired(pinned.change.mr.index(), deadline.left())
+            .map_err(refused)?;
     }
     Ok(())
 }
@@ -217,16 +188,10 @@ fn swap_all(
 /// Makes all changes, or none. As for [`apply`].
 fn exchange(
     pins: &Pins,
-    all: &mut [Editing<'_>],
+    all: &mut [Editing<'_, '_>],
     timeout: Timeout,
 ) -> core::result::Result<(), Refused> {
-    for one in all.iter_mut() {
-        let left = one.change.region.wait_for_left(&mut one.edit, timeout);
-        left.map_err(|error| one.change.refused(error))?;
-    }
     swap_all(pins, all, timeout)?;
-    // The wait for the first old binding is a grace period, which covers the other old bindings,
-    // too.
     let mut result = Ok(());
     for one in all.iter_mut() {
         let finished = one.finish(timeout);
@@ -245,9 +210,7 @@ fn published(new: &Binding) -> (MrRange, Access) {
 }
 
 /// A bind in the order of a queue.
-pub(crate) struct QueuedBind<'a> {
-    /// The list that keeps the old binding.
-    pub(crate) old: &'a OldBindings,
+pub(crate) struct QueuedBind {
     /// The rkey by which the request names the MR. It is [`None`] for the request of a kernel user,
     /// which names the MR by its address, after the kernel user has changed the lkey and rkey in
     /// `ib_mr`.
@@ -261,23 +224,15 @@ pub(crate) struct QueuedBind<'a> {
 }
 
 impl Region {
-    fn swap(&self, new: Arc<Binding>) -> Retired<Binding> {
-        if new.is_slow() {
-            self.was_slow.store(true, ordering::Relaxed);
-        }
-        self.exchange_binding(Some(new))
-    }
-
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen` or those
     /// that it has. The caller holds the lock of the pins.
-    #[inline]
     fn replace(
-        &self,
+        self: &Arc<Self>,
         edit: &mut Edit,
         mr: &Claimed,
         chosen: Option<u32>,
-        new: Arc<Binding>,
-    ) -> Retired<Binding> {
+        mut new: RcuUnique<Binding>,
+    ) -> Option<RcuArc<Binding>> {
         // Until `publish`, rxe's check allows only access flags that both bindings have.
         mr.narrow(new.access);
         let key = self.key_of_bind(edit, mr, chosen);
@@ -286,7 +241,7 @@ impl Region {
             edit.write_key(mr, key);
         }
         new.set_rkey(key);
-        self.swap(new)
+        self.exchange_binding(Some(new))
     }
 
     /// Checks that a request may bind the key now. The caller holds the lock of the pins.
@@ -294,13 +249,7 @@ impl Region {
     /// # Errors
     ///
     /// `EINVAL` for another rkey and for a key that is being destroyed.
-    #[inline]
-    pub(crate) fn check_queued(
-        &self,
-        edit: &Edit,
-        queued: &QueuedBind<'_>,
-        mr: &Claimed,
-    ) -> Result {
+    fn check_queued(edit: &Edit, queued: &QueuedBind, mr: &Claimed) -> Result {
         // Another request changed the key meanwhile, or the MR is being destroyed.
         let named = match queued.key {
             Some(key) => mr.key() == key || queued.any_tag && (mr.is_free() || edit.yielded),
@@ -314,14 +263,13 @@ impl Region {
 
     /// Replaces the binding with `new` after [`Self::check_queued`]. The caller holds `edit` and
     /// the lock of the pins.
-    #[inline]
-    pub(crate) fn bind_queued(
-        &self,
+    fn bind_queued(
+        self: &Arc<Self>,
         edit: &mut Edit,
-        queued: &QueuedBind<'_>,
+        queued: &QueuedBind,
         mr: &Claimed,
-        new: Arc<Binding>,
-    ) -> Retired<Binding> {
+        mut new: RcuUnique<Binding>,
+    ) -> Option<RcuArc<Binding>> {
         edit.yielded = false;
         self.rekey(edit, mr, queued.new_key);
         match queued.key {
@@ -331,7 +279,7 @@ impl Region {
         }
         new.set_rkey(queued.new_key);
         let (range, access) = published(&new);
-        let replaced = self.swap(new);
+        let replaced = self.exchange_binding(Some(new));
         // Accesses through the old binding may still be in progress. That is safe, because each
         // copy checks the access flags and the range of its own binding again.
         mr.publish(range, access);
@@ -339,57 +287,46 @@ impl Region {
     }
 
     /// Replaces the binding of a key with `new`, for a work request. Accesses in progress keep the
-    /// old binding, which is left in the list of `queued`. Sleeps, but waits for no access to this
-    /// key.
+    /// old binding. Sleeps, but waits for no access to this key.
     ///
     /// # Errors
     ///
     /// `EBUSY` while a memory window or a bound key refers to the key, and if another change of the
-    /// key takes longer than `timeout`; `EINVAL` for another rkey and for a key that is being
-    /// destroyed; `ENOMEM`.
+    /// key takes longer than the timeout of `queued`; `EINVAL` for another rkey and for a key that is
+    /// being destroyed. `new` is not taken out then.
     pub(crate) fn bind_from_queue(
-        &self,
-        queued: &QueuedBind<'_>,
+        self: &Arc<Self>,
+        queued: &QueuedBind,
         pins: &Pins,
         mr: &Claimed,
-        new: &Arc<Binding>,
+        new: &mut Option<RcuUnique<Binding>>,
     ) -> Result {
-        let (old, timeout) = (queued.old, queued.timeout);
         let many = LockMany::new();
-        let mut edit = self.lock(&many, timeout)?;
-        let mut swap = || {
+        let mut edit = self.lock(&many, queued.timeout)?;
+        let swap = || {
             pins.if_unpinned(mr.index(), |_| {
-                self.check_queued(&edit, queued, mr)?;
-                Ok(self.bind_queued(&mut edit, queued, mr, new.clone()))
+                Self::check_queued(&edit, queued, mr)?;
+                let new = new.take().ok_or(EINVAL)?;
+                Ok(self.bind_queued(&mut edit, queued, mr, new))
             })
         };
-        let replace = || {
-            if self.binding.is_empty() {
-                // The key stays unbound under `edit`, so no binding is replaced.
-                return swap().map(|swapped| swapped.map(drop));
-            }
-            old.replace_and_keep(self.address(), &mut swap)
-        };
-        when_unpinned(replace, || {
-            old.wait_and_drop(Which::Pinning(mr.index()), timeout)
-        })??;
+        let old = pins.when_unpinned(mr.index(), queued.timeout, swap)?;
         drop(edit);
         drop(many);
-        old.drop_idle(self.address());
-        Ok(())
+        old.map(drop)
     }
 
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the
     /// caller chose any. The errors are those of [`apply`].
     pub(crate) fn bind_as(
-        &self,
+        self: &Arc<Self>,
         pins: &Pins,
         mr: &Claimed,
-        new: &Arc<Binding>,
+        new: &mut Option<RcuUnique<Binding>>,
         chosen: Option<u32>,
         timeout: Timeout,
     ) -> Result {
-        let change = Change {
+        let mut change = Change {
             region: self,
             mr,
             number: 0,
@@ -397,27 +334,22 @@ impl Region {
             key: chosen,
         };
         let many = LockMany::new();
-        let mut one = Editing::lock(&many, &change);
-        self.wait_for_left(&mut one.edit, timeout)?;
+        let mut one = Editing::lock(&many, &mut change)?;
         let replace = || pins.if_unpinned(mr.index(), |_| one.replace());
-        when_unpinned(replace, || self.wait_for_pinning(mr.index(), timeout))?;
-        let waited = one.finish(timeout);
-        one.release();
-        waited
+        pins.when_unpinned(mr.index(), timeout, replace)?;
+        one.finish(timeout)
     }
 
-    /// Replaces the binding with `new`. The errors are those of [`apply`].
-    pub(crate) fn bind(&self, pins: &Pins, mr: &Claimed, new: &Arc<Binding>) -> Result {
-        self.bind_as(pins, mr, new, None, Timeout::Never)
-    }
-
-    /// Binds `new` to an unbound region, without waiting for accesses.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` while accesses through an earlier binding are left.
-    pub(crate) fn bind_now(&self, pins: &Pins, mr: &Claimed, new: &Arc<Binding>) -> Result {
-        self.bind_as(pins, mr, new, None, Timeout::After(0))
+    /// Binds `new` to a region that nothing refers to and no access uses.
+    pub(crate) fn bind_first(self: &Arc<Self>, pins: &Pins, mr: &Claimed, new: RcuUnique<Binding>) {
+        let many = LockMany::new();
+        let mut edit = many.lock(&self.edit);
+        let (range, access) = published(&new);
+        let old = pins.exclude(|_| self.replace(&mut edit, mr, None, new));
+        mr.publish(range, access);
+        drop(edit);
+        drop(many);
+        drop(old);
     }
 }
 

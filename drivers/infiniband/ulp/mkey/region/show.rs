@@ -3,44 +3,28 @@
 //! Shows the regions of a device in debugfs. Each function writes lines of words; `dm/show.rs` has
 //! the files and the names of the columns.
 //!
-//! A region and its binding are read under SRCU. A rebind and a deregistration of the region wait
-//! for the critical section. So a critical section writes a bounded number of lines, and no
-//! reference to a region is kept after it.
+//! A change of a region waits while this file has a reference to its binding. So a bounded number of
+//! lines is written with one reference.
 
 use crate::{
-    kernel_ext::sync::srcu::{self, Guard},
     layout::{Block, Entry, IndexSlice, Layout},
     mkey_core::Core,
     region::{
         binding::Binding,
         indices::KIndexed,
-        BindingId, //
         Kind,
-        Region,
+        Region, //
     },
 };
 use kernel::{fmt, prelude::*, str::BStr};
 
-/// The most leaves that one critical section writes.
+/// The most leaves that are written with one reference.
 const AT_ONCE: usize = 256;
 
 /// The most entries, blocks or indices of one layout that are written.
 const MOST: usize = 256;
 
 type Out<'a, 'b> = &'a mut fmt::Formatter<'b>;
-
-/// Runs `show` on each region, each time in another critical section.
-fn each(core: &Core, mut show: impl FnMut(u32, &Region, &Guard) -> fmt::Result) -> fmt::Result {
-    for index in core.regions.indices() {
-        // The lock of the pins may sleep on a real-time kernel, so it is not taken in the section.
-        let pins = core.pins.count(index);
-        let guard = srcu::read_brief();
-        if let Some(region) = core.regions.get(index, &guard) {
-            show(pins, &region, &guard)?;
-        }
-    }
-    Ok(())
-}
 
 /// Returns the word for the kind of a region, or of the layout that a key is bound to.
 fn kind(region: &Region, binding: Option<&Binding>) -> &'static str {
@@ -61,8 +45,9 @@ fn kind(region: &Region, binding: Option<&Binding>) -> &'static str {
 /// Writes a line for each region of `core`: device, lkey, kind, bytes, entries, the most entries,
 /// levels, leaves, pins, and the PID and name of the process that made the region.
 pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    each(core, |pins, region, guard| {
-        let binding = region.binding.get(guard);
+    core.regions.iter().try_for_each(|region| {
+        let pins = core.pins.count(region.index());
+        let binding = region.binding.get();
         let binding = binding.as_deref();
         let max_entries = match region.kind {
             Kind::Key { max_entries, .. } => max_entries,
@@ -72,7 +57,7 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
             "{} {:#010x} {} {} {} {} {} {} {} ",
             device,
             region.lkey(),
-            kind(region, binding),
+            kind(&region, binding),
             binding.map_or(0, |binding| binding.layout.length()),
             binding.map_or(0, |binding| binding.layout.count()),
             max_entries,
@@ -94,43 +79,36 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
 /// Writes a line for each leaf of each key and memory window: device, the region's lkey, its kind,
 /// and the leaf's lkey.
 pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    for index in core.regions.indices() {
+    for region in core.regions.iter() {
         let mut seen = None;
         let mut at = 0;
-        while some_leaves(core, device, index, &mut seen, at, f)? {
+        while some_leaves(device, &region, &mut seen, at, f)? {
             at += AT_ONCE;
         }
     }
     Ok(())
 }
 
-/// Writes the lines for the leaves from leaf `at` on, for the region at `index`, in one critical
-/// section. Returns `true` if there are more. `seen` has the binding of the section before.
+/// Writes the lines for the leaves of `region` from leaf `at` on. Returns `true` if there are more.
+/// `seen` has the number of the binding that was seen before.
 fn some_leaves(
-    core: &Core,
     device: &dyn fmt::Display,
-    index: u32,
-    seen: &mut Option<BindingId>,
+    region: &Region,
+    seen: &mut Option<u64>,
     at: usize,
     f: Out<'_, '_>,
 ) -> Result<bool, fmt::Error> {
-    let guard = srcu::read_brief();
-    let Some(region) = core.regions.get(index, &guard) else {
-        return Ok(false);
-    };
     if !matches!(region.kind, Kind::Key { .. } | Kind::Window) {
         return Ok(false);
     }
-    let Some(binding) = region.binding.get(&guard) else {
+    let Some(binding) = region.binding.get() else {
         return Ok(false);
     };
-    // If another layout was bound meanwhile, or the index has another region, the leaves are
-    // others.
-    let this = region.binding_id(&binding);
-    if *seen.get_or_insert(this) != this {
+    // If another layout was bound meanwhile, the leaves are others.
+    if *seen.get_or_insert(binding.number) != binding.number {
         return Ok(false);
     }
-    let word = kind(&region, Some(&binding));
+    let word = kind(region, Some(&binding));
     for leaf in binding.leaves.iter().skip(at).take(AT_ONCE) {
         f.write_fmt(fmt!(
             "{} {:#010x} {} {:#010x}\n",
@@ -148,14 +126,14 @@ fn some_leaves(
 /// lacks. The line of an indexed layout has the indices in place of the repeat counts, and the unit
 /// as stride.
 pub(crate) fn layouts(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    each(core, |_, region, guard| {
-        match (&region.kind, region.binding.get(guard)) {
+    core.regions
+        .iter()
+        .try_for_each(|region| match (&region.kind, region.binding.get()) {
             (Kind::Key { .. }, Some(binding)) => {
                 layout(&binding, fmt!("{} {:#010x}", device, region.lkey()), f)
             }
             _ => Ok(()),
-        }
-    })
+        })
 }
 
 fn layout(binding: &Binding, head: fmt::Arguments<'_>, f: Out<'_, '_>) -> fmt::Result {

@@ -3,28 +3,20 @@
 //! Unbinds of a region, by a call and by an invalidation. `region/yielding.rs` has the unbinds by
 //! the deregistration of a leaf.
 
-use super::{binding::Binding, rights::Origin, Edit, Kind, Region};
+use super::{binding::Binding, rights::Origin, Edit, Kind, Pins, Region};
 use crate::{
-    backend::{
-        pins::{when_unpinned, Pins},
-        Claimed, ClaimedMr,
-    },
+    backend::{Claimed, ClaimedMr},
     kernel_ext::{
         rdma::mr_key,
-        sync::{
-            lock::LockMany,
-            srcu::{self, Retired},
-            users::Timeout, //
-        },
+        sync::{lock::LockMany, pending::Timeout, rcu_arc::RcuArc},
     },
 };
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
 
 impl Region {
     /// Returns `true` if a peer may invalidate the binding.
     fn may_invalidate(&self) -> bool {
-        let guard = srcu::read_brief();
-        let binding = self.binding.get(&guard);
+        let binding = self.binding.get();
         binding.is_some_and(|binding| binding.allows_remote_inv())
     }
 
@@ -33,12 +25,12 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `EBUSY` as for [`Self::bind`]; `EINVAL` for a request if `key` is not the rkey of the
+    /// `EBUSY` as for [`Self::bind_as`]; `EINVAL` for a request if `key` is not the rkey of the
     /// region, and for a peer if the binding does not allow it; those of
-    /// [`Users::wait`](crate::kernel_ext::sync::users::Users::wait). After an error of the wait the
-    /// region is unbound, and no access begins.
+    /// [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait). After an error of the wait
+    /// the region is unbound, and no access begins.
     pub(crate) fn unbind(
-        &self,
+        self: &Arc<Self>,
         pins: &Pins,
         mr: &Claimed,
         origin: Origin,
@@ -47,28 +39,24 @@ impl Region {
     ) -> Result {
         let many = LockMany::new();
         let mut edit = self.lock(&many, timeout)?;
-        self.wait_for_left(&mut edit, timeout)?;
         if origin == Origin::Remote && !self.may_invalidate() {
             return Err(EINVAL);
         }
         let take = || pins.if_unpinned(mr.index(), |_| self.take_out(&mut edit, mr, origin, key));
-        let old = when_unpinned(take, || self.wait_for_pinning(mr.index(), timeout))??;
-        let (old, waited) = self.wait_for_accesses(&mut edit, old, timeout);
-        drop(edit);
-        drop(many);
+        let old = pins.when_unpinned(mr.index(), timeout, take)??;
         drop(old);
-        waited
+        self.retired.wait(timeout)
     }
 
     /// Takes the binding out and changes the tag. The caller holds the lock of the pins. As for
     /// [`Self::unbind`].
     fn take_out(
-        &self,
+        self: &Arc<Self>,
         edit: &mut Edit,
         mr: &Claimed,
         origin: Origin,
         key: Option<u32>,
-    ) -> Result<Retired<Binding>> {
+    ) -> Result<Option<RcuArc<Binding>>> {
         // The state of an MR that is being deregistered must stay: otherwise accesses could begin
         // for which the deregistration does not wait. The lock of the pins excludes
         // `Backend::suspend`.
@@ -91,5 +79,14 @@ impl Region {
             }
         }
         Ok(self.exchange_binding(None))
+    }
+
+    /// Takes the binding of the hidden MR of a window out, without waiting for accesses. No access
+    /// begins after this returns. The caller drops the result, and waits for [`Self::retired`].
+    pub(crate) fn clear(self: &Arc<Self>, mr: &Claimed) -> Option<RcuArc<Binding>> {
+        let many = LockMany::new();
+        let _edit = many.lock(&self.edit);
+        mr.withdraw();
+        self.exchange_binding(None)
     }
 }

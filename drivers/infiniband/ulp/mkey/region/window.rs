@@ -17,7 +17,7 @@
 //!
 //! `WindowEntry::bindings` serialises binds and invalidations of a window that was bound to a
 //! hidden MR, together with rxe's part of them. It is held while sleeping, but not during a wait
-//! for accesses or for a grace period. A thread waits for it without a reference to the window, so
+//! for accesses. A thread waits for it without a reference to the window, so
 //! that the deallocation of the window does not wait. The backend therefore looks the window up
 //! again, by its index and address ([`DriverWindow`]).
 //!
@@ -29,16 +29,16 @@
 //! this module, and search the table once more afterwards.
 
 use crate::{
-    backend::{pins::Pins, Backend, Claimed, DriverWindow, Hw},
+    backend::{Backend, Claimed, DriverWindow, Hw},
     kernel_ext::{
         rdma::OwnedMr,
         sync::{
-            srcu::Retired,
-            users::{Timeout, Users},
+            pending::Timeout,
+            rcu_arc::{RcuArc, RcuUnique},
         },
     },
     limits::owner::Owner,
-    region::{binding::Binding, Region},
+    region::{binding::Binding, Pins, Region},
 };
 use kernel::{
     new_mutex, new_spinlock,
@@ -70,10 +70,11 @@ impl WindowMr {
 
     /// Takes the binding out.
     fn end(&self) -> Option<EndedBinding> {
-        // `bind_now` refused to bind an MR with accesses of an earlier binding, so `clear`
-        // succeeds.
-        let (old, users) = self.region.clear(self.claimed().ok()?).ok()?;
-        Some(EndedBinding { old, users })
+        let old = self.region.clear(self.claimed().ok()?)?;
+        Some(EndedBinding {
+            old,
+            region: self.region.clone(),
+        })
     }
 }
 
@@ -112,7 +113,7 @@ impl Bindings {
     pub(crate) fn bind(
         &mut self,
         pins: &Pins,
-        new: Arc<Binding>,
+        new: RcuUnique<Binding>,
         make: impl FnOnce() -> Result<Arc<WindowMr>>,
         driver: impl FnOnce(&Claimed) -> Result,
         ended: &mut Option<EndedBinding>,
@@ -124,7 +125,10 @@ impl Bindings {
             None => slot.insert(make()?).clone(),
         };
         let mr = hidden.claimed()?;
-        hidden.region.bind_now(pins, mr, &new)?;
+        if !hidden.region.retired.is_none() {
+            return Err(EBUSY);
+        }
+        hidden.region.bind_first(pins, mr, new);
         if let Err(err) = driver(mr) {
             *ended = hidden.end();
             return Err(err);
@@ -150,10 +154,11 @@ impl Bindings {
     }
 }
 
-/// The former binding of a window. Dropping it waits for a grace period.
+/// The former binding of a window.
 pub(crate) struct EndedBinding {
-    old: Retired<Binding>,
-    users: Option<Arc<Users>>,
+    old: RcuArc<Binding>,
+    /// The region of the hidden MR that had the binding.
+    region: Arc<Region>,
 }
 
 /// A window that was bound to a hidden MR.
@@ -202,8 +207,7 @@ impl WindowEntry {
     }
 }
 
-/// The binding that a change of a window ended, for the caller to drop without a lock. Dropping it
-/// sleeps.
+/// The binding that a change of a window ended, for the caller to drop without a lock.
 #[derive(Default)]
 pub(crate) struct ReplacedBinding {
     ended: Option<EndedBinding>,
@@ -214,13 +218,13 @@ impl ReplacedBinding {
     ///
     /// # Errors
     ///
-    /// Those of [`Users::wait`].
+    /// Those of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
     pub(crate) fn wait(&mut self, timeout: Timeout) -> Result {
-        let Some(EndedBinding { old, users }) = self.ended.take() else {
+        let Some(EndedBinding { old, region }) = self.ended.take() else {
             return Ok(());
         };
-        drop(old.wait());
-        users.map_or(Ok(()), |users| users.wait(timeout))
+        drop(old);
+        region.retired.wait(timeout)
     }
 }
 
@@ -314,7 +318,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Those of [`Users::wait`]. Accesses are left then. None begins any more, because the window
+    /// Those of [`ReplacedBinding::wait`]. Accesses are left then. None begins any more, because the window
     /// cannot be bound to an MR of this module again.
     pub(crate) fn close(&self, address: usize, timeout: Timeout) -> Result {
         let Some(known) = self.known.lock().get(&address).cloned() else {
@@ -328,12 +332,11 @@ impl Windows {
             bindings.closing = true;
             (bindings.clear(), bindings.mrs.clone())
         };
-        // This waits for a grace period.
         drop(ended);
         hidden
             .iter()
             .flatten()
-            .try_for_each(|mr| mr.region.wait(timeout))
+            .try_for_each(|mr| mr.region.retired.wait(timeout))
     }
 
     /// Takes out the hidden MRs of the window with this address, which was deallocated. Sleeps.
@@ -350,8 +353,7 @@ impl ReplacedBinding {
     /// Returns the owner of the binding for whose accesses [`Self::wait`] waits; [`None`] if there
     /// is no such binding.
     pub(crate) fn owner(&self) -> Option<Arc<Owner>> {
-        let ended = self.ended.as_ref()?;
-        ended.old.value()?.owner().cloned()
+        self.ended.as_ref()?.old.owner().cloned()
     }
 }
 

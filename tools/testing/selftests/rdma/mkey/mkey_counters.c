@@ -17,15 +17,6 @@
 #define PAGE 4096
 #define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
 
-/* the most indices that the kernel copies in one critical section */
-#define AT_ONCE 4096
-/* the indices of the long layout */
-#define MANY (64 * AT_ONCE)
-
-/* the most leaves that the kernel looks at in one critical section, and those of a long key */
-#define LEAVES_AT_ONCE 256
-#define LEAVES (8 * LEAVES_AT_ONCE)
-
 static const char *const names[] = {
 	"binds", "unbinds", "refused_unbound", "refused_rights",
 	"refused_memory", "refused_other", "odp_faults",
@@ -188,6 +179,20 @@ TEST_F(counters, unbound)
 
 	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 	EXPECT_COUNT("", 0);
+}
+
+/* the copy of each packet is an access */
+TEST_F(counters, packets)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	long long before;
+
+	ASSERT_EQ(0, counters_bind(self, leaf->mr, (void *)(uintptr_t)leaf->addr, PAGE,
+				   MKT_ACCESS_ALL));
+	before = count_of("accesses");
+	ASSERT_LE(0, before);
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->s.key[1]->rkey, MKT_READ, 0, PAGE));
+	EXPECT_EQ(before + PAGE / 1024, count_of("accesses"));
 }
 
 /* a peer's READ and this node's WRITE reach beyond the end of a key */
@@ -367,73 +372,6 @@ TEST_F(rebound, shorter)
 	ASSERT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, wc.status);
 	EXPECT_COUNT("refused_unbound", 1);
-}
-
-/*
- * A query of a long layout takes many short critical sections. While it is in one, binds of all
- * processes may wait.
- */
-TEST_F(counters, sections_of_a_query)
-{
-	struct ibmkey_indexed layout = {
-		.addr = self->s.arena[1].leaf[0].addr,
-		.unit = 1,
-		.bytes_count = 1,
-		.lkey = self->s.arena[1].leaf[0].mr->lkey,
-		.num_indices = MANY,
-	};
-	struct ibmkey_info info;
-	uint32_t *indices = calloc(MANY, sizeof(*indices));
-	uint64_t *seen = calloc(MANY, sizeof(*seen));
-	struct ibv_mr *key = ibmkey_alloc(self->s.dev[1].pd, MANY);
-	long long before;
-
-	ASSERT_TRUE(indices && seen && key);
-	layout.indices32 = indices;
-	ASSERT_EQ(0, ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout));
-	before = count_of("accesses");
-	ASSERT_LE(0, before);
-	ASSERT_EQ(0, ibmkey_query_indexed(key, &info, &layout, MANY, seen));
-	EXPECT_LE(MANY / AT_ONCE, count_of("accesses") - before);
-	EXPECT_EQ(0, ibv_dereg_mr(key));
-	free(indices);
-	free(seen);
-}
-
-/* as many binds wait for a search for the keys over an MR */
-TEST_F(counters, sections_of_a_search)
-{
-	struct ibmkey_alloc_attr attr = { .max_entries = LEAVES, .flags = IBMKEY_ALLOC_YIELD };
-	struct ibv_mr *key = ibmkey_alloc_ex(self->s.dev[1].pd, &attr);
-	struct ibmkey_range *range = calloc(LEAVES, sizeof(*range));
-	struct ibv_mr **mr = calloc(LEAVES, sizeof(struct ibv_mr *));
-	unsigned int i;
-	long long before;
-
-	ASSERT_NE(NULL, key);
-	ASSERT_NE(NULL, range);
-	ASSERT_NE(NULL, mr);
-	for (i = 0; i < LEAVES; i++) {
-		mr[i] = ibv_reg_mr(self->s.dev[1].pd, self->fresh, 64, 0);
-		ASSERT_NE(NULL, mr[i]);
-		range[i].addr = (uintptr_t)self->fresh;
-		range[i].length = 1;
-		range[i].lkey = mr[i]->lkey;
-	}
-	ASSERT_EQ(0, ibmkey_bind_list(key, 0, LEAVES, range));
-	/* the other key does not yield, so nothing is unbound */
-	ASSERT_EQ(0, ibmkey_bind_list(self->s.key[1], 0, 1, &range[LEAVES - 1]));
-	before = count_of("accesses");
-	ASSERT_LE(0, before);
-	ASSERT_EQ(EBUSY, ibv_dereg_mr(mr[LEAVES - 1]));
-	/* one search finds the key, one finds no more, and one counts its leaves */
-	EXPECT_LE(3 * LEAVES / LEAVES_AT_ONCE, count_of("accesses") - before);
-	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
-	EXPECT_EQ(0, ibv_dereg_mr(key));
-	for (i = 0; i < LEAVES; i++)
-		EXPECT_EQ(0, ibv_dereg_mr(mr[i]));
-	free(range);
-	free(mr);
 }
 
 TEST_HARNESS_MAIN

@@ -16,7 +16,7 @@
 #include "slow_access.h"
 
 #define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
-#define OUTSIDE "/sys/kernel/debug/ib_mkey/accesses_outside"
+#define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
 
 /* more windows than one user has workers for: a fifth of 256 */
 #define MANY 56
@@ -47,28 +47,29 @@ FIXTURE(slow_window)
 };
 
 /*
- * The number of accesses that may wait for a page, since ib_mkey was loaded. An access holds the
- * lock of the process's address space, so this maps no memory.
+ * The number of accesses since ib_mkey was loaded. An access that waits for a page holds the lock of
+ * the process's address space, so this maps no memory.
  */
-static long outside(void)
+static long accesses(void)
 {
-	int fd = open(OUTSIDE, O_RDONLY);
-	char text[32] = "-1";
+	char text[1024] = "", *found;
+	int fd = open(COUNTERS, O_RDONLY);
+	ssize_t got;
 
 	if (fd < 0)
 		return -1;
-	if (read(fd, text, sizeof(text) - 1) <= 0)
-		strcpy(text, "-1");
+	got = read(fd, text, sizeof(text) - 1);
 	close(fd);
-	return atol(text);
+	found = got > 0 ? strstr(text, "\naccesses ") : NULL;
+	return found ? atol(found + strlen("\naccesses ")) : -1;
 }
 
 /* waits until there are @more accesses than @before */
-static int outside_wait(long before, long more)
+static int accesses_wait(long before, long more)
 {
 	unsigned int i;
 
-	for (i = 0; i < MKT_STALL_PAUSES && outside() < before + more; i++)
+	for (i = 0; i < MKT_STALL_PAUSES && accesses() < before + more; i++)
 		usleep(1000);
 	return i < MKT_STALL_PAUSES ? 0 : ETIMEDOUT;
 }
@@ -124,8 +125,8 @@ FIXTURE_SETUP(slow_window)
 {
 	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 64 * PAGE);
 	self->open = true;
-	if (outside() < 0)
-		SKIP(return, "%s cannot be read", OUTSIDE);
+	if (accesses() < 0)
+		SKIP(return, "%s cannot be read", COUNTERS);
 	ASSERT_EQ(0, mkt_setup(&self->s, &slow_wants, _metadata->name));
 	self->mr = slow_bind(&self->s, &self->slow, 20);
 	ASSERT_NE(NULL, self->mr);
@@ -241,12 +242,12 @@ static int other_begin(struct other *other, struct mkt_slow *slow, uid_t uid)
 static const char *slow_invalidate(struct mkt_setup *s, struct mkt_slow *slow, struct held *held,
 				   struct other *other, struct ibv_wc *wc, long *waited, long *late)
 {
-	long before = outside(), begin, start;
+	long before = accesses(), begin, start;
 
 	mkt_slow_hold(slow, true);
 	if (held_read(held, s) || !step_next(other->to))
 		return "a READ";
-	if (outside_wait(before, MANY + 1))
+	if (accesses_wait(before, MANY + 1))
 		return "the READs: they do not wait for a page";
 	begin = now_ms();
 	/* after this, all workers of the other process wait */

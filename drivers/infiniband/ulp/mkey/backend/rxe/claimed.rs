@@ -40,17 +40,15 @@ use crate::{
             mr::{NewMr, Right},
             Access, Mr,
         },
-        sync::{
-            racing::{load_acquire, read_once, store_release, write_once},
-            srcu::Cell,
-        },
+        sync::racing::{load_acquire, read_once, store_release, write_once},
     },
 };
-use core::{
-    mem::{align_of, offset_of, size_of},
-    ops::Deref,
+use core::{mem::offset_of, ops::Deref};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+    types::Opaque,
 };
-use kernel::{prelude::*, types::Opaque};
 
 /// Marks this module's MRs for fast registration. No MR has such a page size.
 const FAST_REG_SHIFT: u32 = bindings::IB_MKEY_RXE_FAST_REG_SHIFT;
@@ -241,8 +239,8 @@ impl RxeMr {
 ///
 /// # Invariants
 ///
-/// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is a [`Cell`]. rxe does not
-/// use the field of such an MR.
+/// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is zero, or the address of
+/// an object that exists until rxe has deregistered the MR. rxe does not use the field of such an MR.
 #[repr(transparent)]
 pub(crate) struct ClaimedRxeMr(RxeMr);
 
@@ -285,14 +283,14 @@ impl ClaimedRxeMr {
         // SAFETY: The MR is new. rxe and this module use these fields only of an MR that is valid or
         // claimed. `nbuf` is 0, so rxe would find no page without the operations.
         unsafe {
-            // This makes the field an empty cell.
+            // This makes the field an empty slot.
             (*private).page_mask = 0;
             (*private).nbuf = 0;
         }
         mr.set_range(MrRange { start: 0, len: 0 });
         mr.set_access(Access::empty());
         // rxe calls this module from the next line on, for a request with a guessed key, too. That
-        // finds the empty cell.
+        // finds the empty slot.
         // SAFETY: The MR is valid, and not in the state `VALID`.
         unsafe { bindings::ib_mkey_rxe_claim(private) };
         mr.set_kind(kind);
@@ -332,13 +330,24 @@ impl ClaimedMr for ClaimedRxeMr {
         self.0.page_shift() == FAST_REG_SHIFT
     }
 
-    #[inline(always)]
-    fn slot<T: SlotValue>(&self) -> &Cell<T> {
-        const { assert!(size_of::<Cell<T>>() == size_of::<u64>()) };
-        const { assert!(align_of::<Cell<T>>() == align_of::<u64>()) };
-        // SAFETY: By the type invariant. Only one type of objects is in cells, by the contract of
-        // `SlotValue`.
-        unsafe { &*(&raw mut (*self.private()).page_mask).cast::<Cell<T>>() }
+    #[inline]
+    fn object<T: SlotValue>(&self) -> Option<ArcBorrow<'_, T>> {
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the release
+        // in `set_object()`.
+        let object = unsafe { load_acquire(&raw const (*self.private()).page_mask) };
+        let object = object as usize as *const T;
+        // SAFETY: `set_object()` got the pointer from an `Arc`. Only one type of objects is in
+        // slots, by the contract of `SlotValue`. rxe does not deregister the MR while there is a
+        // reference to it, so the object exists as long as `self`.
+        (!object.is_null()).then(|| unsafe { ArcBorrow::from_raw(object) })
+    }
+
+    unsafe fn set_object<T: SlotValue>(&self, object: &Arc<T>) {
+        let object = Arc::as_ptr(object) as usize as u64;
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the acquire
+        // in `object()`.
+        // INVARIANT: By the safety requirement.
+        unsafe { store_release(&raw mut (*self.private()).page_mask, object) };
     }
 
     fn narrow(&self, access: Access) {

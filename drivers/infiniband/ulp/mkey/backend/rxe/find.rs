@@ -8,7 +8,7 @@ use super::{
         self, rxe_mr, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID,
         rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
-    claimed::RxeMr,
+    claimed::{ClaimedRxeMr, RxeMr},
     device::is_ours,
 };
 use crate::{
@@ -22,13 +22,10 @@ use crate::{
         ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
     },
-    kernel_ext::rdma::{mr_key, Access, Device, Mr, Pd},
+    kernel_ext::rdma::{mr_key, Access, Device, Pd},
     layout::Row,
 };
-use core::{
-    mem::ManuallyDrop,
-    ptr::{self, NonNull},
-};
+use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::prelude::*;
 
 /// A reference to an MR that was found by its index.
@@ -142,7 +139,11 @@ pub(super) fn read_now(
 /// # Safety
 ///
 /// As for that function.
-pub(super) unsafe fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<Base>> {
+pub(super) unsafe fn find<'a>(
+    held: &'a NoDereg<'_>,
+    lkey: u32,
+    pd: &Pd,
+) -> Result<LookedUp<'a, Base, ClaimedRxeMr>> {
     let Valid {
         found,
         state,
@@ -175,7 +176,9 @@ pub(super) unsafe fn find(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Look
             len: u64::MAX,
             access,
         },
-        TYPE_SG_GAPS | TYPE_DM => LookedUp::Own(ptr::from_ref::<Mr>(found.mr())),
+        // SAFETY: The types show that the MR is claimed. `held` keeps it from being suspended, and
+        // rxe from deregistering it.
+        TYPE_SG_GAPS | TYPE_DM => LookedUp::Own(unsafe { ClaimedRxeMr::from_raw(found.mr().private()) }),
         _ => LookedUp::Unfit,
     })
 }

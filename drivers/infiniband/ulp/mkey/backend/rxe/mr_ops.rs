@@ -20,7 +20,7 @@ use super::{
     Base, ClaimedRxeMr,
 };
 use crate::{
-    access::{self, bind, request, window, Operation},
+    access::{self, bind, request, window},
     backend::{ClaimedMr, Direction, Payload},
     counters::refused,
     kernel_ext::rdma::{mr_key, Access, Device, Pd},
@@ -100,28 +100,9 @@ unsafe extern "C" fn ib_mkey_rxe_copy(
             peer_of(peer),
         )
     };
-    let copied = if mr.is_fast_reg() {
-        access::copy_registered(mr, iova, payload, peer)
-    } else {
-        access::copy(mr, iova, payload, peer)
-    };
-    match copied {
+    match access::copy(mr, iova, payload, peer) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),
-    }
-}
-
-/// An atomic operation of rxe's responder.
-struct AtomicOp<'a> {
-    opcode: c_int,
-    compare: u64,
-    swap_add: u64,
-    original: &'a mut u64,
-}
-
-impl Operation<c_int> for AtomicOp<'_> {
-    fn run(self, binding: &Binding, at: u64) -> Result<c_int> {
-        binding.atomic_op(at, self.opcode, self.compare, self.swap_add, self.original)
     }
 }
 
@@ -143,12 +124,8 @@ unsafe extern "C" fn ib_mkey_rxe_atomic_op(
     let Some(peer) = peer else {
         return Base::DENIED;
     };
-    let operation = AtomicOp {
-        opcode,
-        compare,
-        swap_add,
-        original,
-    };
+    let operation =
+        |binding: &Binding, at| binding.atomic_op(at, opcode, compare, swap_add, original);
     access::atomic_op(mr, iova, peer, operation).unwrap_or(Base::DENIED)
 }
 

@@ -16,16 +16,12 @@ use crate::{
         alloc::GFP_MAYFAIL,
         error::{eloop, eopnotsupp},
         rdma::{mr::Right, Access, Pd},
-        sync::users::Users,
     },
     layout::Extent,
     limits::owner::OwnerCharge,
     region::flat,
 };
-use kernel::{
-    prelude::*,
-    sync::{atomic::Atomic, Arc},
-};
+use kernel::prelude::*;
 
 /// The most pieces of a layout that can be flushed to persistence. A QP, and a rebind of the key,
 /// wait while a request flushes all of them.
@@ -35,9 +31,6 @@ const MAX_FLUSHED: u64 = 1 << 20;
 /// as its longest leaf, because a whole leaf can be flushed anyway. The sum of the leaves is no
 /// bound: many MRs and keys may be over the same bytes.
 const MAX_FLUSHED_BYTES: u64 = 1 << 33;
-
-/// The most bytes of one piece that are flushed under SRCU. A longer flush leaves SRCU.
-const LONG_FLUSHED: u64 = 1 << 24;
 
 impl Binding {
     /// Checks the layout against its leaves and makes the binding.
@@ -57,7 +50,7 @@ impl Binding {
         pd: &Pd,
         charge: Option<OwnerCharge>,
         window: Option<Window>,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Self> {
         check_access(access, &leaves)?;
         layout.reach(|reach| check_extent(&reach.extent, &leaves))?;
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
@@ -67,20 +60,13 @@ impl Binding {
         }
         let extra = over_keys(&layout, &leaves, window, &charge)?;
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
-        let mut users = None;
         if access.contains(Right::FlushPersistent) {
             let pieces = pieces(extra.as_deref(), &layout);
             if on_demand || pieces > MAX_FLUSHED || flushes_long(&layout, &leaves) {
                 return Err(eopnotsupp());
             }
-            if pieces > 1 || layout.length() > LONG_FLUSHED {
-                users = Some(Users::new(GFP_MAYFAIL)?);
-            }
         }
-        if on_demand {
-            users = Some(Users::new(GFP_MAYFAIL)?);
-        }
-        let binding = Self {
+        Ok(Self {
             extra,
             layout,
             leaves,
@@ -88,12 +74,12 @@ impl Binding {
             pd: pd.as_raw() as usize,
             // This is at most `MAX_LEVELS`.
             depth: depth as u8,
-            tag: Atomic::new(0),
-            marks: Atomic::new(if on_demand { ON_DEMAND } else { 0 }),
-            users,
+            tag: 0,
+            marks: if on_demand { ON_DEMAND } else { 0 },
+            number: 0,
+            region: None,
             _charge: charge,
-        };
-        Ok(Arc::new(binding, GFP_MAYFAIL)?)
+        })
     }
 }
 

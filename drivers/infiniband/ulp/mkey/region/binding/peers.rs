@@ -2,15 +2,11 @@
 
 //! The peers that may use a binding, and those that may invalidate it.
 
-use super::{Binding, Window, PEERS_END};
+use super::{Binding, Extra, Window, PEERS_END};
 use crate::{
-    kernel_ext::{
-        rdma::{mr_key, Mr},
-        sync::racing::load_relaxed,
-    },
+    kernel_ext::rdma::{mr_key, Mr},
     region::rights::{serves_peers, Peer},
 };
-use kernel::sync::atomic::ordering;
 
 impl Window {
     /// Returns `true` if `peer` may use the binding. rxe compares the rkey when a request arrives,
@@ -24,30 +20,30 @@ impl Window {
 impl Binding {
     /// Sets the rkey by which peers name the binding. The caller does this before an access can
     /// find the binding.
-    pub(crate) fn set_rkey(&self, rkey: u32) {
-        self.tag.store(mr_key::tag(rkey), ordering::Relaxed);
+    pub(crate) fn set_rkey(&mut self, rkey: u32) {
+        self.tag = mr_key::tag(rkey);
     }
 
     /// Lets peers invalidate the binding even if it has no remote access flag. The caller does this
     /// before an access can find the binding.
-    pub(crate) fn allow_remote_inv(&self) {
-        let marks = self.marks.load(ordering::Relaxed);
-        self.marks.store(marks | PEERS_END, ordering::Relaxed);
+    pub(crate) fn allow_remote_inv(&mut self) {
+        self.marks |= PEERS_END;
     }
 
     /// Returns `true` if a peer may invalidate the binding.
     pub(crate) fn allows_remote_inv(&self) -> bool {
-        serves_peers(self.access) || self.marks.load(ordering::Relaxed) & PEERS_END != 0
+        serves_peers(self.access) || self.marks & PEERS_END != 0
     }
 
     /// Returns `true` if `peer`, which names the binding by `mr`, may use it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
-        match self.window() {
-            None => {
-                mr.pd() as usize == peer.pd && load_relaxed(&self.tag) == mr_key::tag(peer.rkey)
+        match self.extra.as_deref() {
+            Some(Extra::Window(window)) => window.admits(peer),
+            Some(Extra::Registered(registered)) => {
+                mr.pd() as usize == peer.pd && registered.key == peer.rkey
             }
-            Some(window) => window.admits(peer),
+            _ => mr.pd() as usize == peer.pd && self.tag == mr_key::tag(peer.rkey),
         }
     }
 }
