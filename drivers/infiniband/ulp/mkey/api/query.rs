@@ -51,21 +51,6 @@ fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
     })
 }
 
-/// The most blocks, and the most indices, that are copied at once, because binds wait meanwhile.
-const BLOCKS_AT_ONCE: usize = 256;
-const INDICES_AT_ONCE: usize = 4096;
-
-/// The result of one look at the binding.
-enum ReadStep {
-    /// The binding is described.
-    Done,
-    /// Blocks or indices are left for the next look.
-    More,
-    /// The caller must allocate memory for that many blocks and indices. Binds would wait for an
-    /// allocation during the look.
-    Grow(usize, usize),
-}
-
 /// The input and the output of a query.
 struct Query<'a> {
     info: &'a mut ib_uverbs_mkey_info,
@@ -75,25 +60,17 @@ struct Query<'a> {
     indexed: &'a mut UapiIndexed,
     /// The number of blocks that fit into user memory.
     num_blocks: u32,
-    /// The number of the binding that was looked at last.
-    seen: Option<u64>,
     described: KVVec<UapiBlock>,
     indices: KVVec<u64>,
 }
 
 impl Query<'_> {
-    /// Copies the next blocks or indices of `binding`.
-    fn look(&mut self, binding: Option<&Binding>) -> Result<ReadStep> {
-        let seen = binding.map(|binding| binding.number);
-        // Another layout may be bound between two looks.
-        if seen != self.seen || seen.is_none() {
-            self.seen = seen;
-            self.described.clear();
-            self.indices.clear();
-            self.begin(binding)?;
-        }
+    /// Describes `binding`. Binds wait meanwhile, so this allocates nothing. If there is too little
+    /// memory, returns the numbers of blocks and indices that need it.
+    fn look(&mut self, binding: Option<&Binding>) -> Result<Option<(usize, usize)>> {
+        self.begin(binding)?;
         let Some(binding) = binding else {
-            return Ok(ReadStep::Done);
+            return Ok(None);
         };
         let count = binding.layout.count();
         let (blocks, indices) = match &binding.layout {
@@ -101,31 +78,25 @@ impl Query<'_> {
             _ => (count.min(self.num_blocks as usize), 0),
         };
         if blocks > self.described.capacity() || indices > self.indices.capacity() {
-            return Ok(ReadStep::Grow(blocks, indices));
+            return Ok(Some((blocks, indices)));
         }
-        let at = self.described.len();
-        let end = blocks.min(at.saturating_add(BLOCKS_AT_ONCE));
-        for block in (at..end).map_while(|index| describe(binding, index)) {
-            // Checked above: the block fits.
+        // Checked above: the blocks and indices fit.
+        for block in (0..blocks).map_while(|index| describe(binding, index)) {
             let _ = self.described.push_within_capacity(block);
         }
         if let Layout::Indexed(layout) = &binding.layout {
             let all = layout.indices();
-            let at = self.indices.len();
-            let end = indices.min(at.saturating_add(INDICES_AT_ONCE));
-            for index in (at..end).map_while(|at| all.get(at)) {
-                // Checked above: the index fits.
+            for index in (0..indices).map_while(|at| all.get(at)) {
                 let _ = self.indices.push_within_capacity(index);
             }
         }
-        if self.described.len() < blocks || self.indices.len() < indices {
-            return Ok(ReadStep::More);
-        }
-        Ok(ReadStep::Done)
+        Ok(None)
     }
 
     /// Describes everything but the blocks or indices.
     fn begin(&mut self, binding: Option<&Binding>) -> Result {
+        self.described.clear();
+        self.indices.clear();
         *self.info = Zeroable::zeroed();
         self.repeat_count.fill(0);
         *self.indexed = Zeroable::zeroed();
@@ -162,22 +133,10 @@ impl Query<'_> {
     ///
     /// `ENOMEM`; `EFAULT`; `EINTR` if the process was killed.
     fn answer(mut self, key: &Key<'_>, blocks: u64) -> Result {
-        loop {
-            match key.inspect(|binding| self.look(binding))? {
-                ReadStep::Done => break,
-                ReadStep::More => (),
-                ReadStep::Grow(blocks, indices) => {
-                    // Only the blocks and indices that were not copied yet need memory. They fit
-                    // into user memory.
-                    let (described, copied) = (self.described.len(), self.indices.len());
-                    let missing = (
-                        blocks.saturating_sub(described),
-                        indices.saturating_sub(copied),
-                    );
-                    self.described.reserve(missing.0, GFP_MAYFAIL)?;
-                    self.indices.reserve(missing.1, GFP_MAYFAIL)?;
-                }
-            }
+        // Another layout may be bound before the next look.
+        while let Some((blocks, indices)) = key.inspect(|binding| self.look(binding))? {
+            self.described.reserve(blocks, GFP_MAYFAIL)?;
+            self.indices.reserve(indices, GFP_MAYFAIL)?;
             sched::check_killed()?;
         }
         self.info.lkey = key.mr().lkey();
@@ -208,7 +167,6 @@ export_c! {
             wanted,
             indexed,
             num_blocks,
-            seen: None,
             described: KVVec::new(),
             indices: KVVec::new(),
         };
