@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{mr::NewMr, ops::DeviceOps, Device};
+use super::{mr::NewMr, Device};
 use crate::bindings;
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
@@ -37,16 +37,14 @@ impl Dm {
         unsafe { Device::from_raw((*self.0.get()).device) }
     }
 
-    /// Returns the data of memory of a device that has the operations of `T`.
+    /// Returns the data of the memory's driver.
     ///
-    /// # Errors
+    /// # Safety
     ///
-    /// `EOPNOTSUPP` if the driver itself has the memory.
-    pub(crate) fn data<T: DeviceOps>(&self) -> Result<&T::Dm> {
-        T::of(self.device())?;
-        // SAFETY: All device memory of a device of `T` came from `DeviceOps::alloc_dm()`, which
-        // returns a `DriverDm`. `ib_dm` is its first field.
-        Ok(unsafe { &(*self.0.get().cast::<DriverDm<T::Dm>>()).data })
+    /// The memory must have come from a [`DriverDm<T>`].
+    pub(super) unsafe fn driver_data<T>(&self) -> &T {
+        // SAFETY: By the safety requirement; `ib_dm` is the first field of a `DriverDm`.
+        unsafe { &(*self.0.get().cast::<DriverDm<T>>()).data }
     }
 
     fn users(&self) -> &Atomic<i32> {

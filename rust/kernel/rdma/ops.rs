@@ -8,7 +8,7 @@
 
 use super::{
     device::Device,
-    dm::DriverDm,
+    dm::{Dm, DriverDm},
     driver::{DriverMr, DriverOps},
     mr::{Access, Mr, Mw, NewMr},
     pd::{Pd, UserContext},
@@ -167,5 +167,19 @@ impl Attrs<'_> {
             to_result(bindings::uverbs_copy_u64(&mut value, self.raw, id))?;
         }
         Ok(Some(value))
+    }
+}
+
+impl Dm {
+    /// Returns the data of memory of a device that has the operations of `T`.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the driver itself has the memory.
+    pub(crate) fn data<T: DeviceOps>(&self) -> Result<&T::Dm> {
+        T::of(self.device())?;
+        // SAFETY: All device memory of a device of `T` came from `DeviceOps::alloc_dm()`, which
+        // returns a `DriverDm`.
+        Ok(unsafe { self.driver_data() })
     }
 }

@@ -65,8 +65,8 @@ impl LeafBlock {
         self
     }
 
-    /// Returns the block as a key or a request of `pd` has it. The first bytes of all repetitions
-    /// are from `lowest` to `highest` bytes after that of the block.
+    /// Returns the block for a key or a request of `pd`. The first bytes of all repetitions are from
+    /// `lowest` to `highest` bytes after that of the block.
     ///
     /// An lkey is a number, which can name another MR in another domain. So the domain of an MR is
     /// checked here; ib_mkey checks the range. The local DMA lkey has no range, and it would accept

@@ -154,7 +154,8 @@ export_c! {
     fn ib_mkey_uapi_query(
         mkey: HeldMr<'_>,
         info: &mut ib_uverbs_mkey_info,
-        repeat_count: &mut [u64; MAX_DIMS],
+        repeat_count[max_dims]: &mut [u64],
+        max_dims: u32,
         wanted: &Given<UapiIndexed>,
         indexed: &mut UapiIndexed,
         blocks: u64,

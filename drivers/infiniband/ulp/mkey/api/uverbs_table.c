@@ -264,8 +264,8 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 			return -EINVAL;
 	}
 
-	ret = ib_mkey_uapi_query(mkey, &info, &repeat_count, &wanted, &indexed, blocks,
-				 num_blocks, &refused);
+	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, IB_MKEY_MAX_DIMS, &wanted,
+				 &indexed, blocks, num_blocks, &refused);
 	if (ret)
 		return ret;
 
