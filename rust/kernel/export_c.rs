@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions that a module exports to C.
+//! Functions that a module exports to C, and functions that C calls by pointers.
 //!
-//! [`export_c!`] defines such a function, and checks that its type is the one in the C header. The
-//! arguments have Rust types with the representation of the C types. Each type states the promises of
-//! C callers in one place ([`FromC`], [`Element`]). The body is safe code. [`IntoC`] converts the
-//! result to a C type.
+//! [`export_c!`] defines a function of a C header, and checks that its type is the one in the header.
+//! [`callbacks!`] defines functions for a table of C. The arguments have Rust types with the
+//! representation of the C types. Each type states the promises of C callers in one place ([`FromC`],
+//! [`Element`]). The body is safe code. [`IntoC`] converts the result to a C type.
 //!
 //! The kernel's `#[export]` checks against `kernel::bindings`, which has no functions of a module.
 
@@ -21,9 +21,21 @@ use kernel::{
 ///
 /// The type has the representation of `C`. The implementation states the promises of C callers about
 /// an argument, which last until the function returns, and relies on nothing else.
-pub(crate) unsafe trait FromC {
+pub(crate) unsafe trait FromC: Sized {
     /// The C type.
     type C;
+
+    /// Returns the argument.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be as the implementation states as long as the result exists.
+    unsafe fn from_c(raw: Self::C) -> Self {
+        const { assert!(size_of::<Self>() == size_of::<Self::C>()) };
+        // SAFETY: Both types have one representation, and by the safety requirement the value is
+        // valid.
+        unsafe { core::mem::transmute_copy(&raw) }
+    }
 }
 
 /// An element of an array that C passes as a pointer and a number of elements.
@@ -83,6 +95,11 @@ macro_rules! scalars {
     )+};
 }
 scalars!(bool, i32, u32, u64, usize);
+
+// SAFETY: What the pointer is to, if anything, is known to the function alone.
+unsafe impl<T> FromC for *mut T {
+    type C = Self;
+}
 
 macro_rules! elements {
     ($($ty:ty),+) => {$(
@@ -173,10 +190,8 @@ macro_rules! pointers {
     };
     (@one $field:ident, ($held:ident)) => {
         fn $field(&self) -> $held<'_> {
-            let field: <$held<'_> as $crate::kernel_ext::export_c::FromC>::C = self.$field;
-            // SAFETY: The type has the representation of the pointer, and by the type invariant of
-            // `Given` this pointer is as the type requires.
-            unsafe { ::core::mem::transmute(field) }
+            // SAFETY: By the type invariant of `Given`, the pointer is as the type requires.
+            unsafe { $crate::kernel_ext::export_c::FromC::from_c(self.$field) }
         }
     };
     (@one $field:ident, $target:tt) => {
@@ -237,6 +252,28 @@ impl<T> IntoPtr for *mut T {
 
     fn into_ptr(self) -> *mut T {
         self
+    }
+}
+
+impl IntoC for () {
+    type C = ();
+
+    fn into_c(self) {}
+}
+
+impl IntoC for u32 {
+    type C = u32;
+
+    fn into_c(self) -> u32 {
+        self
+    }
+}
+
+impl IntoC for Result<c_int> {
+    type C = c_int;
+
+    fn into_c(self) -> c_int {
+        self.unwrap_or_else(|err| err.to_errno())
     }
 }
 
@@ -317,6 +354,33 @@ macro_rules! export_c {
     };
 }
 pub(crate) use export_c;
+
+/// Declares functions that C calls as operations of a table, for any `$t: $bound`. Otherwise as for
+/// [`export_c!`].
+macro_rules! callbacks {
+    (for $t:ident: $bound:path; $(
+        $(#[$attr:meta])*
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block
+    )+) => {$(
+        $(#[$attr])*
+        ///
+        /// # Safety
+        ///
+        /// Only C code may call this, as the operation of this name.
+        #[allow(clippy::too_many_arguments, reason = "the C function has as many")]
+        unsafe extern "C" fn $name<$t: $bound>(
+            $($arg: <$ty as $crate::kernel_ext::export_c::FromC>::C),*
+        ) -> <$ret as $crate::kernel_ext::export_c::IntoC>::C {
+            fn body<$t: $bound>($($arg: $ty),*) -> $ret $body
+
+            $crate::kernel_ext::export_c::IntoC::into_c(body::<$t>(
+                // SAFETY: C callers fulfil the promises of the argument types during the call.
+                $(unsafe { $crate::kernel_ext::export_c::FromC::from_c($arg) }),*
+            ))
+        }
+    )+};
+}
+pub(crate) use callbacks;
 
 /// Returns a string parameter of the module, which is declared in C.
 ///

@@ -30,19 +30,20 @@
 use super::DmaBuf;
 use crate::{
     bindings,
-    kernel_ext::{error::eopnotsupp, memory::SharedMemory},
+    kernel_ext::{
+        error::eopnotsupp,
+        export_c::{callbacks, FromC},
+        memory::SharedMemory,
+    },
 };
-use core::{
-    marker::PhantomData,
-    ptr::{self, NonNull},
-};
+use core::{marker::PhantomData, ptr};
 use kernel::{
-    error::{from_err_ptr, from_result, to_result},
+    error::to_result,
     ffi::c_int,
     new_mutex,
     page::{Page, PAGE_SIZE},
     prelude::*,
-    sync::{Arc, Mutex},
+    sync::{aref::ARef, Arc, Mutex},
     types::ForeignOwnable,
 };
 
@@ -136,21 +137,46 @@ impl<T: Backing> Shared<T> {
 }
 
 /// A dma-buf that its owner revokes by dropping this.
-///
-/// # Invariants
-///
-/// The pointer is a dma-buf with `OPS` of this type. A reference to it is held.
 pub(crate) struct Export<T: Backing> {
-    raw: NonNull<bindings::dma_buf>,
+    buffer: ARef<DmaBuf>,
     _backing: PhantomData<Arc<T>>,
 }
 
-// SAFETY: Any thread may use a dma-buf.
-unsafe impl<T: Backing> Send for Export<T> {}
-// SAFETY: As above.
-unsafe impl<T: Backing> Sync for Export<T> {}
-
 impl<T: Backing> Export<T> {
+    const OPS: bindings::dma_buf_ops = bindings::dma_buf_ops {
+        attach: Some(attach::<T>),
+        detach: None,
+        pin: None,
+        unpin: None,
+        map_dma_buf: Some(map::<T>),
+        unmap_dma_buf: Some(unmap::<T>),
+        release: Some(release::<T>),
+        begin_cpu_access: None,
+        end_cpu_access: None,
+        mmap: Some(mmap::<T>),
+        vmap: Some(vmap::<T>),
+        vunmap: Some(vunmap::<T>),
+    };
+
+    const VM_OPS: bindings::vm_operations_struct = {
+        let mut ops: bindings::vm_operations_struct = pin_init::zeroed();
+        ops.fault = Some(fault::<T>);
+        ops
+    };
+
+    /// The operations of a mapping of a view. With them, the kernel maps each page read-only first.
+    const VIEW_VM_OPS: bindings::vm_operations_struct = bindings::vm_operations_struct {
+        pfn_mkwrite: Some(pfn_mkwrite::<T>),
+        ..Self::VM_OPS
+    };
+
+    /// The operations of a view.
+    const VIEW_OPS: bindings::dma_buf_ops = bindings::dma_buf_ops {
+        vmap: None,
+        vunmap: None,
+        ..Self::OPS
+    };
+
     /// Makes a dma-buf of `backing`, or a view of it. It holds a reference to `module`, which has its
     /// operations.
     ///
@@ -193,87 +219,94 @@ impl<T: Backing> Export<T> {
             resv: ptr::null_mut(),
             priv_: shared.into_foreign(),
         };
-        // SAFETY: Operations and names are static.
-        let raw = from_err_ptr(unsafe { bindings::dma_buf_export(&info) }).inspect_err(|_| {
+        // SAFETY: Operations and names are static. The function returns a dma-buf with a reference,
+        // or an error.
+        let made = unsafe { DmaBuf::from_new(bindings::dma_buf_export(&info)) };
+        let buffer = made.inspect_err(|_| {
             // SAFETY: `priv_` was set above; no dma-buf was made that owns it.
             drop(unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::from_foreign(info.priv_) });
         })?;
-        // INVARIANT: `raw` was made above, with a reference.
         Ok(Self {
-            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            buffer,
             _backing: PhantomData,
         })
     }
 
     /// Returns the dma-buf with a new reference for the caller.
     pub(crate) fn get(&self) -> *mut bindings::dma_buf {
-        let raw = self.raw.as_ptr();
-        // SAFETY: By the type invariant; the file counts the references to a dma-buf.
-        unsafe { bindings::get_file((*raw).file) };
-        raw
+        ARef::into_raw(self.buffer.clone()).as_ptr().cast()
+    }
+
+    /// Returns `buffer` as an export of this type; [`None`] for one of another exporter.
+    fn exported(buffer: &DmaBuf) -> Option<&Exported<T>> {
+        let release: unsafe extern "C" fn(*mut bindings::dma_buf) = release::<T>;
+        // SAFETY: The operations of a dma-buf never change.
+        let other = unsafe { (*(*buffer.as_raw()).ops).release }?;
+        // SAFETY: `new()` made all dma-bufs that have this `release`.
+        ptr::fn_addr_eq(other, release).then(|| unsafe { Exported::from_c(buffer.as_raw()) })
     }
 
     /// Returns `true` if `buffer` is an export of this type that was revoked.
     pub(crate) fn is_revoked(buffer: &DmaBuf) -> bool {
-        let raw = buffer.as_raw();
-        let release: unsafe extern "C" fn(*mut bindings::dma_buf) = Self::release;
-        // SAFETY: `buffer` holds a reference, and the operations of a dma-buf never change.
-        let other = unsafe { (*(*raw).ops).release };
-        let is_ours = other.is_some_and(|other| ptr::fn_addr_eq(other, release));
-        // SAFETY: `new()` made all dma-bufs that have this `release`.
-        is_ours && unsafe { Self::memory(raw) }.is_err()
+        Self::exported(buffer).is_some_and(|exported| exported.memory().is_err())
     }
 
-    fn revoke(&self) {
-        let raw = self.raw.as_ptr();
-        let mut memory = None;
-        // SAFETY: By the type invariant. Without an acquire context, the lock is always taken.
-        // `vmap()` reads `memory` under this lock.
-        unsafe {
-            if bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) == 0 {
-                memory = Self::shared(raw).take();
-                bindings::dma_resv_unlock((*raw).resv);
-            }
-        }
-        // SAFETY: By the type invariant. The file's address space has all mappings by processes,
-        // and a page fault from now on finds no memory.
-        unsafe {
-            bindings::unmap_mapping_range((*(*raw).file).f_mapping, 0, 0, 1);
-            if bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) == 0 {
-                bindings::dma_buf_invalidate_mappings(raw);
-                bindings::dma_resv_unlock((*raw).resv);
-            }
-        }
+    fn revoke(&self) -> Result {
+        let locked = self.buffer.lock()?;
+        // `vmap()` reads the memory under this lock.
+        let memory = Self::exported(&self.buffer).and_then(|exported| exported.shared().take());
+        drop(locked);
+        let raw = self.buffer.as_raw();
+        // SAFETY: The file's address space has all mappings by processes, and a page fault from now
+        // on finds no memory.
+        unsafe { bindings::unmap_mapping_range((*(*raw).file).f_mapping, 0, 0, 1) };
+        self.buffer.lock()?.invalidate_mappings();
         drop(memory);
-    }
-
-    /// # Safety
-    ///
-    /// `raw` must be a dma-buf with `OPS` of this type, for `'a`.
-    unsafe fn shared<'a>(raw: *mut bindings::dma_buf) -> Pin<&'a Shared<T>> {
-        // SAFETY: By the safety requirement; `priv_` is set when the dma-buf is made and never
-        // changes.
-        unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::borrow((*raw).priv_) }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`Self::shared`].
-    unsafe fn memory(raw: *mut bindings::dma_buf) -> Result<Arc<T>> {
-        // SAFETY: By the safety requirement.
-        unsafe { Self::shared(raw) }
-            .memory
-            .lock()
-            .clone()
-            .ok_or(ENODEV)
+        Ok(())
     }
 }
 
 impl<T: Backing> Drop for Export<T> {
     fn drop(&mut self) {
-        self.revoke();
-        // SAFETY: By the type invariant.
-        unsafe { bindings::dma_buf_put(self.raw.as_ptr()) };
+        // Without an acquire context, the lock is always taken.
+        let _ = self.revoke();
+    }
+}
+
+/// A dma-buf that [`Export::new`] made.
+///
+/// # Invariants
+///
+/// The dma-buf has the operations of `Export<T>`.
+#[repr(transparent)]
+struct Exported<T: Backing>(DmaBuf, PhantomData<Arc<T>>);
+
+// SAFETY: The pointer is to a dma-buf with the operations of `Export<T>`, which has references.
+unsafe impl<T: Backing> FromC for &Exported<T> {
+    type C = *mut bindings::dma_buf;
+}
+
+impl<T: Backing> Exported<T> {
+    /// # Safety
+    ///
+    /// `raw` must be as the type invariant requires, for `'a`.
+    unsafe fn from_c<'a>(raw: *mut bindings::dma_buf) -> &'a Self {
+        // SAFETY: By the safety requirement.
+        unsafe { FromC::from_c(raw) }
+    }
+
+    fn shared(&self) -> Pin<&Shared<T>> {
+        // SAFETY: By the type invariant, `new()` has set `priv_`, which never changes.
+        unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::borrow((*self.0.as_raw()).priv_) }
+    }
+
+    /// Returns the memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` after revocation.
+    fn memory(&self) -> Result<Arc<T>> {
+        self.shared().memory.lock().clone().ok_or(ENODEV)
     }
 }
 
@@ -286,108 +319,63 @@ struct Mapping<T: Backing> {
     _memory: Arc<T>,
 }
 
-impl<T: Backing> Export<T> {
-    const OPS: bindings::dma_buf_ops = bindings::dma_buf_ops {
-        attach: Some(Self::attach),
-        detach: None,
-        pin: None,
-        unpin: None,
-        map_dma_buf: Some(Self::map),
-        unmap_dma_buf: Some(Self::unmap),
-        release: Some(Self::release),
-        begin_cpu_access: None,
-        end_cpu_access: None,
-        mmap: Some(Self::mmap),
-        vmap: Some(Self::vmap),
-        vunmap: Some(Self::vunmap),
-    };
+callbacks! {
+    for T: Backing;
 
-    const VM_OPS: bindings::vm_operations_struct = {
-        let mut ops: bindings::vm_operations_struct = pin_init::zeroed();
-        ops.fault = Some(Self::fault);
-        ops
-    };
-
-    /// The operations of a mapping of a view. With them, the kernel maps each page read-only first.
-    const VIEW_VM_OPS: bindings::vm_operations_struct = bindings::vm_operations_struct {
-        pfn_mkwrite: Some(Self::pfn_mkwrite),
-        ..Self::VM_OPS
-    };
-
-    /// The operations of a view.
-    const VIEW_OPS: bindings::dma_buf_ops = bindings::dma_buf_ops {
-        vmap: None,
-        vunmap: None,
-        ..Self::OPS
-    };
-
-    /// # Safety
-    ///
-    /// Only the dma-buf core may call this, as `dma_buf_ops.attach`.
-    unsafe extern "C" fn attach(
-        raw: *mut bindings::dma_buf,
-        attachment: *mut bindings::dma_buf_attachment,
-    ) -> c_int {
-        from_result(|| {
-            // SAFETY: The core calls with a dma-buf of this type and a new attachment.
-            let (memory, attachment) = unsafe { (Self::memory(raw)?, &*attachment) };
-            // SAFETY: As above.
-            if unsafe { Self::shared(raw) }.view.is_some() {
-                return Err(eopnotsupp());
-            }
-            let Some(provider) = memory.memory().provider() else {
-                return Ok(0);
-            };
-            // SAFETY: The attachment has a device.
-            if !attachment.peer2peer || !unsafe { provider.is_reached_by(attachment.dev) } {
-                return Err(eopnotsupp());
-            }
-            Ok(0)
-        })
+    /// Attaches a device.
+    fn attach(
+        buffer: &Exported<T>,
+        attachment: &mut bindings::dma_buf_attachment,
+    ) -> Result {
+        let memory = buffer.memory()?;
+        if buffer.shared().view.is_some() {
+            return Err(eopnotsupp());
+        }
+        let Some(provider) = memory.memory().provider() else {
+            return Ok(());
+        };
+        // SAFETY: The attachment has a device.
+        if !attachment.peer2peer || !unsafe { provider.is_reached_by(attachment.dev) } {
+            return Err(eopnotsupp());
+        }
+        Ok(())
     }
 
-    /// # Safety
-    ///
-    /// Only the dma-buf core may call this, as `dma_buf_ops.map_dma_buf`.
-    unsafe extern "C" fn map(
+    /// Maps the memory for a device.
+    fn map(
         attachment: *mut bindings::dma_buf_attachment,
         direction: bindings::dma_data_direction,
-    ) -> *mut bindings::sg_table {
-        let map = || {
-            // SAFETY: The core calls with an attachment to a dma-buf of this type.
-            let (memory, device) = unsafe {
-                let attachment = &*attachment;
-                (Self::memory(attachment.dmabuf)?, attachment.dev)
-            };
-            // This is the size of the dma-buf.
-            let len = memory.memory().num_pages() << bindings::PAGE_SHIFT;
-            let room = KBox::new_uninit(GFP_KERNEL)?;
-            // SAFETY: The attachment has a device.
-            let max_segment = unsafe { bindings::dma_get_max_seg_size(device) };
-            let mut table = memory.memory().sgt(0, len, max_segment)?;
-            // SAFETY: The table has been made above.
-            unsafe {
-                let mapped = bindings::dma_map_sgtable(device, &mut table, direction, 0);
-                to_result(mapped).inspect_err(|_| bindings::sg_free_table(&mut table))?;
-            }
-            let mapping = room.write(Mapping {
-                table,
-                device,
-                _memory: memory,
-            });
-            Ok(KBox::into_raw(mapping).cast())
+    ) -> Result<*mut bindings::sg_table> {
+        // SAFETY: The core calls with an attachment to a dma-buf of this type.
+        let (buffer, device) = unsafe {
+            (Exported::<T>::from_c((*attachment).dmabuf), (*attachment).dev)
         };
-        map().unwrap_or_else(|err: Error| err.to_ptr())
+        let memory = buffer.memory()?;
+        // This is the size of the dma-buf.
+        let len = memory.memory().num_pages() << bindings::PAGE_SHIFT;
+        let room = KBox::new_uninit(GFP_KERNEL)?;
+        // SAFETY: The attachment has a device.
+        let max_segment = unsafe { bindings::dma_get_max_seg_size(device) };
+        let mut table = memory.memory().sgt(0, len, max_segment)?;
+        // SAFETY: The table has been made above.
+        unsafe {
+            let mapped = bindings::dma_map_sgtable(device, &mut table, direction, 0);
+            to_result(mapped).inspect_err(|_| bindings::sg_free_table(&mut table))?;
+        }
+        let mapping = room.write(Mapping {
+            table,
+            device,
+            _memory: memory,
+        });
+        Ok(KBox::into_raw(mapping).cast())
     }
 
-    /// # Safety
-    ///
-    /// Only the dma-buf core may call this, as `dma_buf_ops.unmap_dma_buf`.
-    unsafe extern "C" fn unmap(
+    /// Ends a mapping for a device.
+    fn unmap(
         _attachment: *mut bindings::dma_buf_attachment,
         table: *mut bindings::sg_table,
         direction: bindings::dma_data_direction,
-    ) {
+    ) -> () {
         // SAFETY: Called once with the pointer that `map()` returned: `table` is the first field.
         unsafe {
             let mut mapping = KBox::from_raw(table.cast::<Mapping<T>>());
@@ -396,81 +384,57 @@ impl<T: Backing> Export<T> {
         }
     }
 
-    /// # Safety
-    ///
-    /// Only the dma-buf core may call this, as `dma_buf_ops.release`.
-    unsafe extern "C" fn release(raw: *mut bindings::dma_buf) {
+    /// Frees the private data.
+    fn release(raw: *mut bindings::dma_buf) -> () {
         // SAFETY: Called once, after the last reference to the dma-buf was dropped.
         drop(unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::from_foreign((*raw).priv_) });
     }
 
-    /// # Safety
-    ///
-    /// Only the dma-buf core may call this, as `dma_buf_ops.mmap`.
-    unsafe extern "C" fn mmap(
-        raw: *mut bindings::dma_buf,
-        vma: *mut bindings::vm_area_struct,
-    ) -> c_int {
-        from_result(|| {
-            // SAFETY: The core calls with a dma-buf of this type and a new mapping of at most the
-            // dma-buf's size. The mapping holds the dma-buf's file, and with it `priv_`.
-            unsafe {
-                let memory = Self::memory(raw)?;
-                // A private mapping would not see what others write.
-                if !bindings::vma_is_shared(vma) {
-                    return Err(EINVAL);
-                }
-                let uncached = memory.memory().provider().is_some();
-                bindings::vma_set_device_memory(vma, uncached);
-                (*vma).vm_private_data = raw.cast();
-                (*vma).vm_ops = match Self::shared(raw).view {
-                    Some(_) => &Self::VIEW_VM_OPS,
-                    None => &Self::VM_OPS,
-                };
+    /// Begins a mapping by a process, of at most the dma-buf's size.
+    fn mmap(buffer: &Exported<T>, vma: *mut bindings::vm_area_struct) -> Result {
+        let uncached = buffer.memory()?.memory().provider().is_some();
+        // SAFETY: The core calls with a new mapping. It holds the dma-buf's file, and with it
+        // `priv_`.
+        unsafe {
+            // A private mapping would not see what others write.
+            if !bindings::vma_is_shared(vma) {
+                return Err(EINVAL);
             }
-            Ok(0)
-        })
+            bindings::vma_set_device_memory(vma, uncached);
+            (*vma).vm_private_data = buffer.0.as_raw().cast();
+            (*vma).vm_ops = match buffer.shared().view {
+                Some(_) => &Export::<T>::VIEW_VM_OPS,
+                None => &Export::<T>::VM_OPS,
+            };
+        }
+        Ok(())
     }
 
-    /// # Safety
-    ///
-    /// Only the dma-buf core may call this, as `dma_buf_ops.vmap`, while there is no such mapping.
-    unsafe extern "C" fn vmap(raw: *mut bindings::dma_buf, map: *mut bindings::iosys_map) -> c_int {
-        from_result(|| {
-            // SAFETY: The core calls with a dma-buf of this type and a valid `map`.
-            unsafe {
-                let memory = Self::memory(raw)?;
-                (*map).__bindgen_anon_1.vaddr = memory.memory().as_ptr().cast();
-                (*map).is_iomem = false;
-                *Self::shared(raw).mapped.lock() = Some(memory);
-            }
-            Ok(0)
-        })
+    /// Maps the memory in the kernel, while there is no such mapping.
+    fn vmap(buffer: &Exported<T>, map: &mut bindings::iosys_map) -> Result {
+        let memory = buffer.memory()?;
+        map.__bindgen_anon_1.vaddr = memory.memory().as_ptr().cast();
+        map.is_iomem = false;
+        *buffer.shared().mapped.lock() = Some(memory);
+        Ok(())
     }
 
-    /// # Safety
-    ///
-    /// Only the dma-buf core may call this, as `dma_buf_ops.vunmap`, after the last user has
-    /// released the mapping.
-    unsafe extern "C" fn vunmap(raw: *mut bindings::dma_buf, _map: *mut bindings::iosys_map) {
-        // SAFETY: The core calls with a dma-buf of this type.
-        let memory = unsafe { Self::shared(raw) }.mapped.lock().take();
+    /// Ends the mapping in the kernel, after its last user has released it.
+    fn vunmap(buffer: &Exported<T>, _map: *mut bindings::iosys_map) -> () {
         // This may be the last reference to the memory.
+        let memory = buffer.shared().mapped.lock().take();
         drop(memory);
     }
 
-    /// # Safety
-    ///
-    /// Only the kernel may call this, as `vm_operations_struct.fault` of mappings that `mmap()`
-    /// made.
-    unsafe extern "C" fn fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
-        // SAFETY: The kernel calls with a fault of a mapping that `mmap()` made.
-        let (vma, page, address) = unsafe {
-            let at = &(*vmf).__bindgen_anon_1;
-            (at.vma, at.pgoff, at.address)
-        };
+    /// Maps a page for a process, in a mapping that `mmap()` made.
+    fn fault(vmf: *mut bindings::vm_fault) -> u32 {
         // SAFETY: `mmap()` set `vm_private_data`, and the mapping holds the dma-buf.
-        let shared = unsafe { Self::shared((*vma).vm_private_data.cast()) };
+        let (vma, page, address, buffer) = unsafe {
+            let at = &(*vmf).__bindgen_anon_1;
+            let buffer = Exported::<T>::from_c((*at.vma).vm_private_data.cast());
+            (at.vma, at.pgoff, at.address, buffer)
+        };
+        let shared = buffer.shared();
         // The lock is held until the page is mapped, so that a revocation after that unmaps it.
         let memory = shared.memory.lock();
         match shared.page(memory.as_ref(), page) {
@@ -483,19 +447,13 @@ impl<T: Backing> Export<T> {
     }
 
     /// Refuses writes to the page that says whether a view is revoked.
-    ///
-    /// # Safety
-    ///
-    /// Only the kernel may call this, as `vm_operations_struct.pfn_mkwrite` of mappings that
-    /// `mmap()` made.
-    unsafe extern "C" fn pfn_mkwrite(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
-        // SAFETY: The kernel calls with a fault of a mapping that `mmap()` made. That set
-        // `vm_private_data`, and the mapping holds the dma-buf.
-        let (page, shared) = unsafe {
+    fn pfn_mkwrite(vmf: *mut bindings::vm_fault) -> u32 {
+        // SAFETY: `mmap()` set `vm_private_data`, and the mapping holds the dma-buf.
+        let (page, buffer) = unsafe {
             let at = &(*vmf).__bindgen_anon_1;
-            (at.pgoff, Self::shared((*at.vma).vm_private_data.cast()))
+            (at.pgoff, Exported::<T>::from_c((*at.vma).vm_private_data.cast()))
         };
-        match &shared.view {
+        match &buffer.shared().view {
             Some(view) if page < view.pages => 0,
             _ => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
         }

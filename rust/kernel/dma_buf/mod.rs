@@ -21,26 +21,74 @@ use kernel::{
     ffi::{c_int, c_void},
     page::PAGE_SHIFT,
     prelude::*,
-    sync::Arc,
+    sync::{
+        aref::{ARef, AlwaysRefCounted},
+        Arc,
+    },
+    types::Opaque,
 };
 
-/// A reference to a dma-buf.
-///
-/// # Invariants
-///
-/// The pointer is a dma-buf. A reference to it is held.
-pub(crate) struct DmaBuf(NonNull<bindings::dma_buf>);
+/// A dma-buf.
+#[repr(transparent)]
+pub(crate) struct DmaBuf(Opaque<bindings::dma_buf>);
 
-impl DmaBuf {
-    pub(crate) fn as_raw(&self) -> *mut bindings::dma_buf {
-        self.0.as_ptr()
+// SAFETY: Any thread may use a dma-buf.
+unsafe impl Send for DmaBuf {}
+// SAFETY: As above.
+unsafe impl Sync for DmaBuf {}
+
+// SAFETY: The file counts the references to a dma-buf.
+unsafe impl AlwaysRefCounted for DmaBuf {
+    fn inc_ref(&self) {
+        // SAFETY: The dma-buf has a reference, and so has its file.
+        unsafe { bindings::get_file((*self.as_raw()).file) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: By the safety requirement.
+        unsafe { bindings::dma_buf_put(obj.as_ptr().cast()) };
     }
 }
 
-impl Drop for DmaBuf {
+impl DmaBuf {
+    /// Takes over the reference that a function returns.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be an error pointer, or a dma-buf with a reference that is given up.
+    unsafe fn from_new(raw: *mut bindings::dma_buf) -> Result<ARef<Self>> {
+        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        // SAFETY: By the safety requirement, and the type is transparent.
+        Ok(unsafe { ARef::from_raw(raw.cast()) })
+    }
+
+    fn as_raw(&self) -> *mut bindings::dma_buf {
+        self.0.get()
+    }
+
+    /// Locks the dma-buf. This thread must not hold the lock.
+    fn lock(&self) -> Result<Locked<'_>> {
+        // SAFETY: The dma-buf is valid.
+        to_result(unsafe { bindings::dma_resv_lock((*self.as_raw()).resv, ptr::null_mut()) })?;
+        Ok(Locked(self))
+    }
+}
+
+/// A dma-buf whose lock this thread holds.
+struct Locked<'a>(&'a DmaBuf);
+
+impl Locked<'_> {
+    /// Tells the importers that they must not use their mappings any more.
+    fn invalidate_mappings(&self) {
+        // SAFETY: The dma-buf is valid, and its lock is held.
+        unsafe { bindings::dma_buf_invalidate_mappings(self.0.as_raw()) };
+    }
+}
+
+impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::dma_buf_put(self.0.as_ptr()) };
+        // SAFETY: This thread took the lock.
+        unsafe { bindings::dma_resv_unlock((*self.0.as_raw()).resv) };
     }
 }
 
@@ -55,7 +103,7 @@ pub(crate) struct Import(Arc<Mapped>);
 /// device, and access by the processor has begun.
 struct Mapped {
     map: bindings::iosys_map,
-    buffer: DmaBuf,
+    buffer: ARef<DmaBuf>,
 }
 
 // SAFETY: Any thread may use a dma-buf and its mapping.
@@ -77,11 +125,10 @@ impl Import {
         writes: bool,
         check: impl FnOnce(&DmaBuf) -> Result,
     ) -> Result<Self> {
-        // SAFETY: No preconditions.
-        let raw = from_err_ptr(unsafe { bindings::dma_buf_get(fd) })?;
-        // INVARIANT: `dma_buf_get()` took the reference.
-        let buffer = DmaBuf(NonNull::new(raw).ok_or(EBADF)?);
-        // SAFETY: A reference to the dma-buf is held, and every dma-buf has operations.
+        // SAFETY: The function returns a dma-buf with a reference, or an error.
+        let buffer = unsafe { DmaBuf::from_new(bindings::dma_buf_get(fd)) }?;
+        let raw = buffer.as_raw();
+        // SAFETY: The dma-buf is valid, and every dma-buf has operations.
         unsafe {
             if (*(*raw).ops).vmap.is_none() || (*(*raw).ops).pin.is_some() {
                 return Err(eopnotsupp());
@@ -91,16 +138,12 @@ impl Import {
             }
         }
         let mut map = bindings::iosys_map::default();
-        // SAFETY: As above; this thread does not hold the dma-buf's lock. Without an acquire
-        // context, the lock is always taken.
-        to_result(unsafe { bindings::dma_resv_lock((*raw).resv, ptr::null_mut()) })?;
-        let mapped = check(&buffer).and_then(|()| {
-            // SAFETY: As above; the lock is held.
-            to_result(unsafe { bindings::dma_buf_vmap(raw, &mut map) })
-        });
-        // SAFETY: The lock was taken above.
-        unsafe { bindings::dma_resv_unlock((*raw).resv) };
-        mapped?;
+        {
+            let _locked = buffer.lock()?;
+            check(&buffer)?;
+            // SAFETY: The dma-buf is valid, and its lock is held.
+            to_result(unsafe { bindings::dma_buf_vmap(raw, &mut map) })?;
+        }
         let begun = if map.is_iomem {
             Err(eopnotsupp())
         } else {

@@ -116,12 +116,4 @@ impl<T> GivenUpDm<T> {
         drop(unsafe { KBox::from_raw(raw.cast::<DriverDm<T>>()) });
         Ok(())
     }
-
-    /// # Safety
-    ///
-    /// `raw` must be as the type invariant requires.
-    pub(super) unsafe fn from_raw(raw: NonNull<bindings::ib_dm>) -> Self {
-        // INVARIANT: By the safety requirement.
-        Self(raw, PhantomData)
-    }
 }

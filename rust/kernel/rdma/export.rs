@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA objects as arguments and results of functions that a module exports to C.
+//! RDMA objects as arguments and results of functions that C calls.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use super::{dm::GivenUpDm, Device, Dm, DriverDm, Mr, OwnedMr, Pd};
+use super::{
+    dm::GivenUpDm, driver::DriverMr, ops::Attrs, pd::UserContext, Device, Dm, DriverDm, Mr, Mw,
+    OwnedMr, Pd,
+};
 use crate::{
     bindings,
     kernel_ext::export_c::{Element, FromC, IntoPtr},
@@ -19,6 +22,26 @@ unsafe impl FromC for &Device {
 // SAFETY: The pointer is to a protection domain that is not deallocated.
 unsafe impl FromC for &Pd {
     type C = *mut bindings::ib_pd;
+}
+
+// SAFETY: The pointer is to the context of a process that has the device open.
+unsafe impl FromC for &UserContext {
+    type C = *mut bindings::ib_ucontext;
+}
+
+// SAFETY: The pointer is to the attributes of a method that a process calls.
+unsafe impl FromC for Attrs<'_> {
+    type C = *mut bindings::uverbs_attr_bundle;
+}
+
+// SAFETY: The pointer is to an MR that is not deregistered, except by the function.
+unsafe impl FromC for &Mr {
+    type C = *mut bindings::ib_mr;
+}
+
+// SAFETY: The pointer is to a memory window that is not freed.
+unsafe impl FromC for &Mw {
+    type C = *mut bindings::ib_mw;
 }
 
 // SAFETY: The pointer is to device memory that is not freed, of a registered device.
@@ -37,6 +60,14 @@ impl<T> IntoPtr for KBox<DriverDm<T>> {
 
     fn into_ptr(self) -> *mut bindings::ib_dm {
         DriverDm::into_raw(self)
+    }
+}
+
+impl IntoPtr for DriverMr {
+    type C = bindings::ib_mr;
+
+    fn into_ptr(self) -> *mut bindings::ib_mr {
+        self.into_raw()
     }
 }
 

@@ -185,14 +185,6 @@ impl Mr {
 pub(crate) struct Mw(Opaque<bindings::ib_mw>);
 
 impl Mw {
-    /// # Safety
-    ///
-    /// `raw` must be valid for `'a`.
-    pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::ib_mw) -> &'a Self {
-        // SAFETY: By the safety requirement, and the type is transparent.
-        unsafe { &*raw.cast::<Self>() }
-    }
-
     pub(crate) fn as_raw(&self) -> *mut bindings::ib_mw {
         self.0.get()
     }

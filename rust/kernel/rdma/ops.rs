@@ -136,22 +136,17 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
 }
 
 /// The attributes of a method that a process calls.
+///
+/// # Invariants
+///
+/// The pointer is valid for `'a`.
+#[repr(transparent)]
 pub(crate) struct Attrs<'a> {
     raw: *mut bindings::uverbs_attr_bundle,
     _bundle: PhantomData<&'a bindings::uverbs_attr_bundle>,
 }
 
 impl Attrs<'_> {
-    /// # Safety
-    ///
-    /// `raw` must be the attributes of a method, valid as long as the result exists.
-    pub(super) unsafe fn from_raw(raw: *mut bindings::uverbs_attr_bundle) -> Self {
-        Self {
-            raw,
-            _bundle: PhantomData,
-        }
-    }
-
     /// Returns the 64-bit number in the attribute `id`; [`None`] if the process does not pass it.
     ///
     /// # Errors
@@ -159,7 +154,7 @@ impl Attrs<'_> {
     /// `EFAULT` for memory that cannot be read, `EINVAL` for a larger attribute.
     pub(crate) fn get_u64(&self, id: u32) -> Result<Option<u64>> {
         let mut value = 0;
-        // SAFETY: `from_raw()` required that the bundle is valid as long as `self`.
+        // SAFETY: By the type invariant.
         unsafe {
             if !bindings::uverbs_attr_is_valid(self.raw, id) {
                 return Ok(None);
