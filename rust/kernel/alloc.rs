@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Allocation flags that the kernel crate has no names for, and arrays of zeroes.
+//! Allocation flags that the kernel crate has no names for.
 //!
 //! C header: [`include/linux/gfp_types.h`](srctree/include/linux/gfp_types.h)
 
 use crate::bindings;
 use core::mem::transmute;
-use kernel::{
-    alloc::{flags::__GFP_ZERO, Flags},
-    prelude::*,
-};
+use kernel::{alloc::Flags, prelude::*};
 
 /// Makes flags of the C bit mask.
 const fn flags(raw: bindings::gfp_t) -> Flags {
@@ -30,30 +27,3 @@ const _: () = {
 pub(crate) const GFP_MAYFAIL: Flags = flags(
     bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_NOWARN | 1 << bindings::___GFP_RETRY_MAYFAIL_BIT,
 );
-
-/// Implements [`Zeroable`] for a type of which zeroes are a valid value. The compiler refuses other
-/// types.
-macro_rules! zeroable {
-    ($ty:ty) => {
-        const _: () = {
-            // SAFETY: The compiler evaluates the constant. It refuses a value that is not valid.
-            const ZERO: $ty = unsafe { ::core::mem::MaybeUninit::zeroed().assume_init() };
-            let _ = ZERO;
-        };
-        // SAFETY: Zeroes are a valid value, as the constant above shows.
-        unsafe impl ::kernel::prelude::Zeroable for $ty {}
-    };
-}
-pub(crate) use zeroable;
-
-/// Makes an array of `len` values that are zero.
-///
-/// # Errors
-///
-/// `ENOMEM`.
-pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<KVVec<T>> {
-    let mut values = KVVec::with_capacity(len, GFP_MAYFAIL | __GFP_ZERO)?;
-    // SAFETY: There is room for `len` values. All bytes of it are zero, which is a valid value.
-    unsafe { values.inc_len(len) };
-    Ok(values)
-}

@@ -50,7 +50,7 @@ fn report(name: &str, layout: &VecLayout) {
     let seek = |base: u64| {
         best(100_000, |i| {
             let offset = black_box(base + i % 64 * 48);
-            black_box(layout.runs(offset, 1).map_or(0, |runs| runs.remaining()));
+            black_box(layout.runs(offset, 1).map_or(0, Iterator::count));
         })
     };
     let packets = best(20_000, |i| {

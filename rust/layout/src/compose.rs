@@ -16,188 +16,15 @@
 use core::borrow::Borrow;
 use core::ops::DerefMut;
 
+use super::block::Block;
+use super::dims::MAX_DIMS;
 use super::extent::Extent;
-use super::{AsIndexed, Block, Entry, Error, Layout, Order, Row, Shape, MAX_DIMS};
-
-/// The digits of an offset: the position in a tuple, then the indices, innermost first.
-type Digits = [u64; MAX_DIMS + 1];
-
-/// A repeated block of an inner layout.
-struct Part {
-    leaf: u32,
-    addr: u64,
-    len: u64,
-    /// Offset of the first byte among those of one index tuple.
-    start: u64,
-    /// Innermost first.
-    strides: [i64; MAX_DIMS],
-}
-
-/// The blocks of a [`Pattern`].
-enum Parts<'a> {
-    /// A block that is all bytes of an index tuple.
-    One(Part),
-    /// The blocks of a layout of so many dimensions.
-    Many(&'a [Block], usize),
-}
-
-/// Blocks that repeat in some dimensions: an interleaved layout, or pieces of another layout that
-/// are at one distance.
-pub(super) struct Pattern<'a> {
-    /// Offset of the first byte in the layout.
-    start: u64,
-    /// Bytes of an index tuple.
-    group: u64,
-    /// Repeat counts, innermost first. Those beyond the dimensions are one.
-    counts: [u64; MAX_DIMS],
-    parts: Parts<'a>,
-}
-
-impl<'a> Pattern<'a> {
-    /// Makes a pattern of pieces at one distance. The first one is at `start` of the layout.
-    fn of_row(start: u64, row: &Row) -> Self {
-        let (mut counts, mut strides) = ([1; MAX_DIMS], [0; MAX_DIMS]);
-        let ([count, ..], [stride, ..]) = (&mut counts, &mut strides);
-        *count = row.count;
-        *stride = row.stride;
-        Self::repeated(start, counts, row, strides)
-    }
-
-    /// Makes a pattern of the first piece of `row`, repeated `counts` times.
-    pub(super) fn repeated(
-        start: u64,
-        counts: [u64; MAX_DIMS],
-        row: &Row,
-        strides: [i64; MAX_DIMS],
-    ) -> Self {
-        Self {
-            start,
-            group: row.len,
-            counts,
-            parts: Parts::One(Part {
-                leaf: row.leaf,
-                addr: row.addr,
-                len: row.len,
-                start: 0,
-                strides,
-            }),
-        }
-    }
-
-    /// Makes a pattern of all `blocks`, with `group` bytes for each index tuple of `dims`
-    /// dimensions.
-    pub(super) fn of_blocks(
-        group: u64,
-        counts: [u64; MAX_DIMS],
-        (blocks, dims): (&'a [Block], usize),
-    ) -> Self {
-        Self {
-            start: 0,
-            group,
-            counts,
-            parts: Parts::Many(blocks, dims),
-        }
-    }
-
-    /// Returns the pattern of `layout` that has the bytes `low..=high`.
-    fn around<E, B, P, I>(layout: &'a Layout<E, B, P, I>, low: u64, high: u64) -> Option<Self>
-    where
-        E: DerefMut<Target = [Entry]>,
-        B: DerefMut<Target = [Block]>,
-        P: Borrow<Shape>,
-        I: AsIndexed,
-    {
-        if high >= layout.length() {
-            return None;
-        }
-        let place = match layout {
-            Layout::Interleaved(interleaved) => return Some(interleaved.pattern()),
-            Layout::List(list) => list.place(low)?,
-            Layout::Indexed(indexed) => indexed.as_indexed().place(low)?,
-        };
-        let start = low.checked_sub(place.pos)?;
-        let pattern = Self::of_row(start, &place.row);
-        let bytes = place.row.len.checked_mul(place.row.count)?;
-        (high.checked_sub(start)? < bytes).then_some(pattern)
-    }
-
-    /// Returns the digits of `at`. The last one may be any number.
-    fn digits(&self, at: u64) -> Option<Digits> {
-        let mut digits = [0; MAX_DIMS + 1];
-        let (position, indices) = digits.split_first_mut()?;
-        *position = at.checked_rem(self.group)?;
-        let mut rest = at.checked_div(self.group)?;
-        for (digit, count) in indices.iter_mut().zip(self.counts) {
-            *digit = rest.checked_rem(count)?;
-            rest = rest.checked_div(count)?;
-        }
-        // What is left is more than the layout has.
-        let last = indices.last_mut()?;
-        *last = last.checked_add(rest.checked_mul(self.counts.last().copied()?)?)?;
-        Some(digits)
-    }
-
-    /// Returns the largest number of each digit, plus one.
-    fn radices(&self) -> impl Iterator<Item = u64> {
-        core::iter::once(self.group).chain(self.counts)
-    }
-
-    /// Returns the block with the byte at `position` of an index tuple.
-    fn part(&self, position: u64) -> Option<Part> {
-        match &self.parts {
-            Parts::One(part) => Some(Part { ..*part }),
-            Parts::Many(blocks, dims) => {
-                let after = blocks.partition_point(|block| block.start() <= position);
-                let block = blocks.get(after.checked_sub(1)?)?;
-                let mut strides = [0; MAX_DIMS];
-                let used = block.stride().iter().take(*dims).rev();
-                for (own, stride) in strides.iter_mut().zip(used) {
-                    *own = *stride;
-                }
-                Some(Part {
-                    leaf: block.leaf(),
-                    addr: block.addr(),
-                    len: block.bytes_count(),
-                    start: block.start(),
-                    strides,
-                })
-            }
-        }
-    }
-
-    /// Returns the only block, if there is one.
-    fn only(&self) -> Option<Part> {
-        match &self.parts {
-            Parts::Many(blocks, _) if blocks.len() != 1 => None,
-            _ => self.part(0),
-        }
-    }
-}
-
-impl Clone for Part {
-    fn clone(&self) -> Self {
-        Self { ..*self }
-    }
-}
-
-impl Part {
-    /// Returns the distance in memory of two repetitions whose offsets have the distance `far`.
-    fn distance(&self, pattern: &Pattern<'_>, far: i64) -> Option<i64> {
-        let digits = pattern.digits(far.unsigned_abs())?;
-        let (position, indices) = digits.split_first()?;
-        let mut sum = i64::try_from(*position).ok()?;
-        for (index, stride) in indices.iter().zip(self.strides) {
-            if *index != 0 {
-                sum = sum.checked_add(i64::try_from(*index).ok()?.checked_mul(stride)?)?;
-            }
-        }
-        if far < 0 {
-            sum.checked_neg()
-        } else {
-            Some(sum)
-        }
-    }
-}
+use super::indexed::AsIndexed;
+use super::interleaved::Shape;
+use super::layout::Layout;
+use super::pattern::{Part, Pattern};
+use super::pieces::Entry;
+use super::run::{Error, Row};
 
 /// A dimension of the composed layout: a dimension of the outer one, or a part of it.
 #[derive(Clone, Copy, Default)]
@@ -445,6 +272,31 @@ impl Counts {
     }
 }
 
+/// The most bytes in which a list is searched for pieces at one distance.
+const SEARCHED: u64 = 256;
+
+/// Returns the pattern of `layout` that has the bytes `low..=high`.
+fn around<E, B, P, I>(layout: &Layout<E, B, P, I>, low: u64, high: u64) -> Option<Pattern<'_>>
+where
+    E: DerefMut<Target = [Entry]>,
+    B: DerefMut<Target = [Block]>,
+    P: Borrow<Shape>,
+    I: AsIndexed,
+{
+    if high >= layout.length() {
+        return None;
+    }
+    let (mut walk, pos) = match layout {
+        Layout::Interleaved(interleaved) => return Some(interleaved.pattern()),
+        Layout::List(list) => list.seek(low)?,
+        Layout::Indexed(indexed) => indexed.as_indexed().seek(low)?,
+    };
+    let start = low.checked_sub(pos)?;
+    let last = high.checked_sub(start)?;
+    let row = walk.next_row(last.saturating_add(1).min(SEARCHED))?;
+    (last < row.len.checked_mul(row.count)?).then(|| Pattern::of_row(start, &row))
+}
+
 /// Returns the bytes of the block `part` of `outer` in the layout of a key.
 fn range<'a, E, B, P, I>(
     outer: &Pattern<'_>,
@@ -462,23 +314,10 @@ where
     for (count, stride) in outer.counts.iter().zip(part.strides) {
         extent = extent.repeat(*count, stride).ok()?;
     }
-    let inner = Pattern::around(layout, extent.start(), extent.last())?;
+    let inner = around(layout, extent.start(), extent.last())?;
     let first = first.checked_sub(inner.start)?;
     let last = first.checked_add(part.len)?.checked_sub(1)?;
     Some(Range { inner, first, last })
-}
-
-/// Calls `each` with a function that returns each block of a pattern.
-fn parts<'p>(pattern: &'p Pattern<'_>) -> impl Iterator<Item = Part> + 'p {
-    let mut at = 0;
-    core::iter::from_fn(move || {
-        if at >= pattern.group {
-            return None;
-        }
-        let part = pattern.part(at)?;
-        at = part.start.saturating_add(part.len);
-        Some(part)
-    })
 }
 
 /// Returns the dimensions of the composed layout, without those of [`Range::whole`].
@@ -493,7 +332,7 @@ where
     I: AsIndexed + 'a,
 {
     let mut axes = Axes::of(outer)?;
-    for part in parts(outer) {
+    for part in outer.parts() {
         let Some(inner) = key(part.leaf) else {
             continue;
         };
@@ -590,7 +429,7 @@ where
     for (count, axis) in counts.counts.iter_mut().zip(axes.iter()) {
         *count = axis.count;
     }
-    for part in parts(&outer) {
+    for part in outer.parts() {
         let strides = || axes.strides(&part).map(|(_, stride)| stride);
         let leaf = part.leaf;
         let Some(inner) = key(leaf) else {
@@ -660,7 +499,7 @@ where
     I: AsIndexed,
     R: From<Error>,
 {
-    for row in outer.rows(0, outer.length(), Order::Strict)? {
+    for row in outer.rows(0, outer.length())? {
         let leaf = row.leaf;
         let Some((layout, offset)) = key(leaf) else {
             let place = Place {
@@ -673,7 +512,7 @@ where
         for at in 0..row.count {
             let piece = row.skip(at).piece();
             let addr = piece.addr.checked_add(offset).ok_or(Error::Range)?;
-            for row in layout.rows(addr, piece.len, Order::Strict)? {
+            for row in layout.rows(addr, piece.len)? {
                 let inner = Some(row.leaf);
                 each(Place { outer: leaf, inner }, row)?;
             }

@@ -4,8 +4,7 @@
 
 use core::num::NonZeroU64;
 
-use super::steps::step;
-use super::Error;
+use super::run::{step, Error};
 
 /// The largest number of dimensions of an interleaved layout.
 pub const MAX_DIMS: usize = 8;
@@ -90,27 +89,17 @@ impl Dims {
         digits
     }
 
-    /// Returns the count of the innermost dimension.
+    /// Advances to the next index tuple. The first tuple follows the last one.
     #[inline]
-    pub(super) fn inner(&self) -> u64 {
-        let [inner, ..] = self.counts;
-        inner.get()
-    }
-
-    /// Advances by `times` index tuples of the innermost dimension, which must not exceed its
-    /// count. The first tuple follows the last one.
-    #[inline]
-    pub(super) fn advance(&self, digits: &mut Digits, times: u64) {
-        let mut times = times;
+    pub(super) fn advance(&self, digits: &mut Digits) {
         for (digit, count) in digits.iter_mut().zip(self.counts()) {
             step();
-            let next = digit.wrapping_add(times);
+            let next = digit.wrapping_add(1);
             if next < count.get() {
                 *digit = next;
                 return;
             }
             *digit = 0;
-            times = 1;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 //! The part of a leaf that an entry or block covers.
 
-use super::Error;
+use super::run::Error;
 
 /// The part of a leaf that an entry or block covers, from the first byte of all repetitions to the
 /// last.

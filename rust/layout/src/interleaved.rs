@@ -3,14 +3,118 @@
 //! Strided blocks, interleaved.
 
 use core::borrow::{Borrow, BorrowMut};
+use core::mem::size_of;
+use core::num::NonZeroU64;
 use core::ops::DerefMut;
 
-use super::blocks::{self, BlocksWalk};
-use super::compose::Pattern;
-use super::dims::Dims;
-use super::rows::{check_range, Chain, IntoRows, Rows, Walker};
-use super::shape::Method;
-use super::{Block, Error, Extent, Order, Pieces, Reach, Row, Run, Runs, Shape, MAX_DIMS};
+use super::block::{Block, BlocksWalk};
+use super::dims::{Dims, MAX_DIMS};
+use super::extent::Reach;
+use super::grid::{Grid, GridWalk};
+use super::pattern::Pattern;
+use super::rows::Walk;
+use super::run::{Error, Run};
+
+/// The method that finds the bytes of an interleaved layout.
+#[derive(Clone, Debug)]
+enum Method {
+    /// The blocks form one piece, which is repeated.
+    Grid(Grid),
+    /// The blocks are visited one by one.
+    Blocks {
+        /// The size of all blocks, if they have one size and one leaf.
+        even: Option<NonZeroU64>,
+    },
+}
+
+/// The parts of an interleaved layout besides its blocks.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    dims: Dims,
+    /// Bytes of one index tuple.
+    group: NonZeroU64,
+    /// Bytes of all index tuples.
+    length: u64,
+    method: Method,
+}
+
+// The kernel module allocates a shape separately; this is a common allocation size.
+const _: () = assert!(size_of::<Shape>() <= 256);
+
+impl Shape {
+    /// The shape of no layout, for [`Interleaved::in_place`](super::Interleaved::in_place).
+    pub const UNUSED: Self = Self {
+        dims: Dims::UNUSED,
+        group: NonZeroU64::MIN,
+        length: 0,
+        method: Method::Blocks { even: None },
+    };
+
+    /// Makes the shape of `blocks`, and places them. The errors are those of
+    /// [`Interleaved::new`](super::Interleaved::new).
+    #[inline]
+    fn make(&mut self, repeat_count: &[u64], blocks: &mut [Block]) -> Result<(), Error> {
+        let dims = &mut self.dims;
+        dims.set(repeat_count)?;
+        if blocks.iter().any(|block| block.bytes_count() == 0) {
+            return Err(Error::Zero);
+        }
+        let mut group = 0u64;
+        for block in blocks.iter_mut() {
+            block.place(group, dims);
+            block.extent(dims)?;
+            group = group
+                .checked_add(block.bytes_count())
+                .ok_or(Error::Overflow)?;
+        }
+        // Blocks have bytes, so only a layout without blocks has a group of zero bytes.
+        self.group = NonZeroU64::new(group).ok_or(Error::Zero)?;
+        self.length = dims
+            .product()
+            .and_then(|product| product.checked_mul(group))
+            .ok_or(Error::Overflow)?;
+        match Self::piece(&self.dims, blocks, group) {
+            Some((piece, stride)) => {
+                let counts = self.dims.counts().iter().copied();
+                let strides = self.dims.inner_first(stride).copied();
+                self.method = Method::Grid(Grid::new(piece, self.group, counts.zip(strides)));
+            }
+            None => {
+                let even = Self::even(blocks);
+                self.method = Method::Blocks { even };
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the size of all blocks, if they have one size and one leaf.
+    fn even(blocks: &[Block]) -> Option<NonZeroU64> {
+        let first = blocks.first()?;
+        let of = |block: &Block| (block.leaf(), block.bytes_count());
+        let is_even = blocks.iter().all(|block| of(block) == of(first));
+        NonZeroU64::new(first.bytes_count()).filter(|_| is_even)
+    }
+
+    /// Returns the piece that the blocks form at the first index tuple, and its strides. Returns
+    /// [`None`] unless they form one piece.
+    fn piece<'a>(
+        dims: &Dims,
+        blocks: &'a [Block],
+        group: u64,
+    ) -> Option<(Run, &'a [i64; MAX_DIMS])> {
+        let contiguous = blocks
+            .iter()
+            .zip(blocks.iter().skip(1))
+            .all(|(block, next)| block.is_continued_by(next, dims));
+        let first = blocks.first().filter(|_| contiguous)?;
+        let piece = Run {
+            leaf: first.leaf(),
+            addr: first.addr(),
+            len: group,
+        };
+        Some((piece, first.stride()))
+    }
+}
 
 /// Strided blocks, interleaved.
 ///
@@ -21,8 +125,8 @@ use super::{Block, Error, Extent, Order, Pieces, Reach, Row, Run, Runs, Shape, M
 /// `S` stores the blocks, `P` the shape: see [`Self::in_place`].
 #[derive(Debug)]
 pub struct Interleaved<S, P = Shape> {
-    pub(super) blocks: S,
-    pub(super) shape: P,
+    blocks: S,
+    shape: P,
 }
 
 impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
@@ -57,18 +161,6 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
     }
 }
 
-impl<S, P> Interleaved<S, P> {
-    /// Returns the storage of the blocks and the shape.
-    pub fn into_parts(self) -> (S, P) {
-        (self.blocks, self.shape)
-    }
-
-    /// Returns the storage of the blocks.
-    pub fn storage(&self) -> &S {
-        &self.blocks
-    }
-}
-
 impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the number of bytes; never zero.
     pub fn length(&self) -> u64 {
@@ -87,11 +179,6 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the blocks as they were given. Strides of dimensions that the layout lacks are zero.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
-    }
-
-    /// Returns the extent of block `index`, if there is one.
-    pub fn extent(&self, index: usize) -> Option<Extent> {
-        self.blocks.get(index)?.extent(self.dims()).ok()
     }
 
     /// Returns the pieces of block `index` and their extent, if there is one. Blocks that form one
@@ -128,118 +215,33 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         }
     }
 
-    /// See [`Layout::rows`](super::Layout::rows).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Layout::rows`](super::Layout::rows).
-    #[inline(always)]
-    pub fn rows(&self, offset: u64, len: u64, order: Order) -> Result<Rows<'_>, Error> {
-        let shape = self.shape.borrow();
-        check_range(offset, len, shape.length)?;
-        if len == 0 {
-            return Ok(Rows::EMPTY);
-        }
-        self.walk(offset, len, order, IntoRows).ok_or(Error::Range)
-    }
-
-    /// Makes the cursor over a range, which must not be empty and must be within the layout.
-    /// Returns the result of `walker`.
-    #[inline(always)]
-    pub(super) fn walk<'a, A: Walker<'a>>(
-        &'a self,
-        offset: u64,
-        len: u64,
-        order: Order,
-        walker: A,
-    ) -> Option<A::Output> {
-        let shape = self.shape.borrow();
-        let (columns, records) = match &shape.method {
-            Method::Grid(grid) => return Some(walker.walk(Chain::new(len, grid.seek(offset)))),
-            Method::Blocks { columns, records } => (*columns, *records),
-        };
-        let columns = match order {
-            Order::Any => true,
-            Order::Leaf => columns,
-            Order::Strict => false,
-        };
-        let found = self.seek(offset)?;
-        let (dims, group) = (&shape.dims, shape.group);
-        let ways = (columns, records);
-        let walk = BlocksWalk::new(&self.blocks, dims, group, ways, &found, len);
-        Some(walker.walk(walk))
-    }
-
-    /// See [`Layout::only_row`](super::Layout::only_row).
-    #[inline(always)]
-    pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
-        check_range(offset, len, self.length()).ok()?;
-        match &self.shape.borrow().method {
-            Method::Grid(grid) if len != 0 => grid.only_row(offset, len),
-            _ => None,
-        }
-    }
-
-    /// See [`Layout::only_pieces`](super::Layout::only_pieces). The range must be within the
-    /// layout.
-    #[inline(always)]
-    pub(super) fn only_pieces(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
+    /// Returns a cursor at the piece of `offset`, and the position in the piece.
+    pub(super) fn seek(&self, offset: u64) -> Option<(Walk<'_>, u64)> {
         let shape = self.shape.borrow();
         match &shape.method {
-            Method::Grid(grid) => match grid.only_plane(offset, len) {
-                Some(plane) => Some(Pieces::Plane(plane)),
-                None => grid.only_outer_row(offset, len).map(Pieces::Row),
-            },
-            Method::Blocks { records: true, .. } if shape.dims.used() == 1 => {
-                match blocks::whole(offset, len, shape.group) {
-                    Some(whole) => {
-                        blocks::only_records(&self.blocks, &shape.dims, whole).map(Pieces::Records)
-                    }
-                    None => self.only_piece(offset, len),
-                }
+            Method::Grid(grid) => {
+                let (walk, pos) = GridWalk::seek(grid, offset);
+                Some((Walk::Grid(walk), pos))
             }
-            Method::Blocks { .. } => self.only_piece(offset, len),
+            Method::Blocks { .. } => {
+                let (walk, pos) = self.seek_block(offset)?;
+                Some((Walk::Blocks(walk), pos))
+            }
         }
     }
 
-    /// Returns the part of one block that covers exactly `len` bytes from `offset` on, if there is
-    /// one. The range must be within the layout.
-    fn only_piece(&self, offset: u64, len: u64) -> Option<Pieces<'_>> {
-        // A search finds nothing if no block is that long.
-        if len > self.shape.borrow().group.get() {
-            return None;
-        }
-        let found = self.seek(offset)?;
-        let piece = found.block.piece(self.dims(), &found.digits);
-        let part = piece.part(found.pos, len).ok()?;
-        Some(Pieces::Row(Row::of(part.leaf, part.addr, part.len)))
+    /// Returns the repetition of a block that `offset` is in, and the position in it.
+    pub(super) fn piece(&self, offset: u64) -> Option<(Run, u64)> {
+        let (walk, pos) = self.seek_block(offset)?;
+        Some((walk.piece()?, pos))
     }
 
-    /// See [`Layout::runs`](super::Layout::runs).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Layout::runs`](super::Layout::runs).
-    pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
-        Ok(Runs::new(len, self.rows(offset, len, Order::Strict)?))
-    }
-
-    /// See [`Layout::resolve`](super::Layout::resolve).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Layout::resolve`](super::Layout::resolve).
-    pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
-        check_range(offset, len, self.length())?;
-        let found = self.seek(offset).ok_or(Error::Range)?;
-        found
-            .block
-            .piece(self.dims(), &found.digits)
-            .part(found.pos, len)
-    }
-
-    fn seek(&self, offset: u64) -> Option<blocks::Found<'_>> {
-        let Shape { dims, group, .. } = self.shape.borrow();
-        blocks::seek(&self.blocks, dims, *group, offset)
+    fn seek_block(&self, offset: u64) -> Option<(BlocksWalk<'_>, u64)> {
+        let shape = self.shape.borrow();
+        let even = match &shape.method {
+            Method::Blocks { even } => *even,
+            Method::Grid(_) => None,
+        };
+        BlocksWalk::seek(&self.blocks, &shape.dims, (shape.group, even), offset)
     }
 }

@@ -1,233 +1,247 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cursor over the rows of an access.
-//!
-//! The functions that make and advance a cursor are always inlined. Otherwise a cursor is moved
-//! after it is made, which takes longer than making it.
+//! The cursors over the rows and the runs of an access.
 
 use core::iter::FusedIterator;
 
-use super::blocks::BlocksWalk;
+use super::block::BlocksWalk;
 use super::grid::GridWalk;
-use super::indexed::IndexedWalk;
-use super::list_walk::ListWalk;
-use super::steps::step;
-use super::{Error, Pieces, Row};
+use super::pieces::{Pieces, PiecesWalk};
+use super::run::{step, Row, Run};
 
-/// Checks that `len` bytes from `offset` on are within `length`.
-pub(super) fn check_range(offset: u64, len: u64, length: u64) -> Result<(), Error> {
-    match offset.checked_add(len) {
-        Some(end) if end <= length => Ok(()),
-        _ => Err(Error::Range),
-    }
-}
-
-/// The place of an offset in a layout: a position in a piece, and the piece in a row.
-///
-/// Positions in the row are offsets relative to the piece.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// The piece and those after it.
-    pub(super) row: Row,
-    /// The number of bytes of the piece before the offset.
-    pub(super) pos: u64,
-}
-
-/// The source of the rows after the current one, endless or up to the layout's end.
-pub(super) trait Walk<'a> {
-    /// Returns the next row; `left` bytes are needed.
-    fn next_row(&mut self, left: u64) -> Option<Row>;
-
-    /// Takes pieces of several rows. The first is the current row, of which `held` is left. The
-    /// pieces begin at position `at` in the access, which has `left` more bytes.
-    ///
-    /// Returns [`None`] if it is better to take the current row alone. The current row then stays.
-    #[inline(always)]
-    fn take(&mut self, _held: &Row, _left: u64, _at: u64) -> Option<Pieces<'a>> {
-        None
-    }
-}
-
-/// A cursor over the pieces of an access; an iterator over the same pieces as rows.
-pub trait Cursor<'a>: Iterator<Item = Row> + Into<Rows<'a>> {
-    /// Returns the next row, or pieces of several rows.
-    #[inline(always)]
-    fn next_pieces(&mut self) -> Option<Pieces<'a>> {
-        self.next().map(Pieces::Row)
-    }
-}
-
-/// The work of an access that needs a cursor.
-///
-/// Each kind of layout has its own cursor, and the work is compiled for each of them. One cursor
-/// for all kinds would take longer to make and to advance.
-pub trait Walker<'a> {
-    /// The result.
-    type Output;
-
-    /// Does the work on the pieces of `rows`.
-    fn walk(self, rows: impl Cursor<'a>) -> Self::Output;
-}
-
-/// Makes a cursor of any kind.
-pub(super) struct IntoRows;
-
-impl<'a> Walker<'a> for IntoRows {
-    type Output = Rows<'a>;
-
-    #[inline(always)]
-    fn walk(self, rows: impl Cursor<'a>) -> Rows<'a> {
-        rows.into()
-    }
-}
-
-/// Rows that follow one another in the access.
+/// A cursor over the rows of a layout from some piece on, endless or up to the layout's end.
 #[derive(Clone, Debug)]
-pub(super) struct Chain<W> {
-    /// Position of the next byte.
-    at: u64,
-    /// Bytes of the access.
-    end: u64,
-    /// The bytes at the start of `held` that are not part of the access.
-    skip: u64,
-    /// The next row, if `at` is not at the end.
-    held: Row,
-    walk: W,
-}
-
-impl<'a, W: Walk<'a>> Chain<W> {
-    /// Makes a cursor over `end` bytes that begin at `place` and continue with the rows of `walk`.
-    #[inline(always)]
-    pub(super) fn new(end: u64, (place, walk): (Place, W)) -> Self {
-        Self {
-            at: 0,
-            end,
-            skip: place.pos,
-            held: place.row,
-            walk,
-        }
-    }
-
-    /// Returns pieces of several rows from the next one on, if the walk takes them.
-    #[inline(always)]
-    fn next_many(&mut self) -> Option<Pieces<'a>> {
-        let left = self.end.wrapping_sub(self.at);
-        if self.skip != 0 || left <= self.held.len {
-            return None;
-        }
-        let pieces = self.walk.take(&self.held, left, self.at)?;
-        self.at = self.at.wrapping_add(pieces.bytes());
-        if self.at != self.end {
-            self.held = self.walk.next_row(self.end.wrapping_sub(self.at))?;
-        }
-        Some(pieces)
-    }
-
-    /// Returns the next row.
-    #[inline(always)]
-    fn next_row(&mut self) -> Option<Row> {
-        let left = self.end.checked_sub(self.at).filter(|left| *left != 0)?;
-        step();
-        let mut row = self.held;
-        row.at = self.at;
-        if self.skip != 0 || row.len > left {
-            row.addr = row.addr.wrapping_add(self.skip);
-            row.len = row.len.wrapping_sub(self.skip).min(left);
-            row.count = 1;
-            self.skip = 0;
-        } else {
-            row.step = row.len;
-            if row.len.checked_mul(row.count).is_none_or(|all| all > left) {
-                row.count = left.checked_div(row.len)?;
-            }
-        }
-        // This is at most `left`.
-        self.at = self.at.wrapping_add(row.len.wrapping_mul(row.count));
-        if self.at != self.end {
-            self.held = if row.count < self.held.count {
-                self.held.skip(row.count)
-            } else {
-                self.walk.next_row(self.end.wrapping_sub(self.at))?
-            };
-        }
-        Some(row)
-    }
-}
-
-impl<'a, W: Walk<'a>> Iterator for Chain<W> {
-    type Item = Row;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Row> {
-        self.next_row()
-    }
-}
-
-impl<'a, W: Walk<'a>> Cursor<'a> for Chain<W>
-where
-    Rows<'a>: From<Self>,
-{
-    #[inline(always)]
-    fn next_pieces(&mut self) -> Option<Pieces<'a>> {
-        match self.next_many() {
-            Some(pieces) => Some(pieces),
-            None => self.next().map(Pieces::Row),
-        }
-    }
-}
-
-/// A cursor of any kind.
-#[derive(Clone, Debug)]
-enum Kind<'a> {
-    Empty,
-    List(Chain<ListWalk<'a>>),
-    Grid(Chain<GridWalk<'a>>),
-    Indexed(Chain<IndexedWalk<'a>>),
+pub(super) enum Walk<'a> {
+    Pieces(PiecesWalk<'a>),
+    Grid(GridWalk<'a>),
     Blocks(BlocksWalk<'a>),
 }
 
-/// The rows of a range of offsets; an iterator over [`Row`].
+impl Walk<'_> {
+    /// Returns the next row. A row of `bytes` bytes is long enough.
+    #[inline]
+    fn next_row(&mut self, bytes: u64) -> Option<Row> {
+        match self {
+            Self::Pieces(pieces) => pieces.next_row(bytes),
+            Self::Grid(grid) => Some(grid.next_row()),
+            Self::Blocks(blocks) => blocks.next_piece().map(Row::of_run),
+        }
+    }
+
+    /// Returns the next piece and the number of pieces of its leaf and size that follow one another
+    /// in `bytes` bytes, if a gather list of them is better than rows.
+    #[inline]
+    fn even(&self, bytes: u64) -> Option<(Run, usize)> {
+        match self {
+            Self::Pieces(pieces) => pieces.even(bytes),
+            Self::Grid(_) => None,
+            Self::Blocks(blocks) => blocks.even(bytes),
+        }
+    }
+}
+
+/// Pieces of one leaf and one size, which follow one another in the access. Their distances in
+/// memory differ. An iterator over their addresses.
+#[derive(Debug)]
+pub struct GatherList<'r, 'a> {
+    /// The leaf, as numbered by the caller.
+    pub leaf: u32,
+    /// Bytes of each piece; never zero.
+    pub len: u64,
+    /// Number of pieces that are left.
+    count: usize,
+    /// Position of the first piece in the access.
+    pub at: u64,
+    walk: &'r mut Walk<'a>,
+}
+
+impl Iterator for GatherList<'_, '_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.count = self.count.checked_sub(1)?;
+        step();
+        let piece = match self.walk {
+            Walk::Pieces(pieces) => pieces.next_piece(),
+            Walk::Blocks(blocks) => blocks.next_piece(),
+            Walk::Grid(_) => None,
+        };
+        piece.map(|piece| piece.addr)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.count, Some(self.count))
+    }
+}
+
+impl ExactSizeIterator for GatherList<'_, '_> {}
+
+/// The next pieces of an access.
+#[derive(Debug)]
+pub enum Segment<'r, 'a> {
+    /// Pieces at one distance.
+    Row(Row),
+    /// Pieces at several distances.
+    List(GatherList<'r, 'a>),
+}
+
+impl Segment<'_, '_> {
+    /// Returns the leaf.
+    #[inline]
+    pub fn leaf(&self) -> u32 {
+        match self {
+            Self::Row(row) => row.leaf,
+            Self::List(list) => list.leaf,
+        }
+    }
+}
+
+/// The rows of a range of offsets, in order; an iterator over [`Row`].
+///
+/// The pieces of a row are never contiguous, because contiguous pieces are returned as one piece.
+/// Adjacent rows may be contiguous.
 ///
 /// It neither allocates nor walks the bytes before the range. A row costs a few additions and one
 /// division, or no division if the range contains all of it.
 #[derive(Clone, Debug)]
-pub struct Rows<'a>(Kind<'a>);
-
-/// Makes the rows of a cursor of one kind.
-macro_rules! from {
-    ($kind:ident, $cursor:ty) => {
-        impl<'a> From<$cursor> for Rows<'a> {
-            #[inline(always)]
-            fn from(cursor: $cursor) -> Self {
-                Self(Kind::$kind(cursor))
-            }
-        }
-    };
+pub struct Rows<'a> {
+    /// Position of the next row.
+    at: u64,
+    /// The bytes of rows that were not returned yet.
+    left: u64,
+    /// The bytes at the start of the next row that are not part of the access.
+    skip: u64,
+    /// The rest of a row that was returned in part.
+    held: Option<Row>,
+    walk: Walk<'a>,
 }
 
-from!(List, Chain<ListWalk<'a>>);
-from!(Grid, Chain<GridWalk<'a>>);
-from!(Indexed, Chain<IndexedWalk<'a>>);
-from!(Blocks, BlocksWalk<'a>);
+impl<'a> Rows<'a> {
+    /// Makes the rows of `len` bytes, from position `skip` of the next piece of `walk` on.
+    pub(super) fn new(len: u64, (walk, skip): (Walk<'a>, u64)) -> Self {
+        Self {
+            at: 0,
+            left: len,
+            skip,
+            held: None,
+            walk,
+        }
+    }
 
-impl Rows<'_> {
-    /// No rows.
-    pub(super) const EMPTY: Self = Self(Kind::Empty);
+    /// Returns no rows.
+    pub(super) fn none() -> Self {
+        let walk = PiecesWalk::at(Pieces::Entries(&[]), 0);
+        Self::new(0, (Walk::Pieces(walk), 0))
+    }
+
+    /// Takes `bytes` bytes, at most those that are left. Returns their position.
+    #[inline]
+    fn take(&mut self, bytes: u64) -> u64 {
+        let at = self.at;
+        self.left = self.left.wrapping_sub(bytes);
+        self.at = at.wrapping_add(bytes);
+        at
+    }
+
+    /// Returns the next row, or a list of many pieces.
+    #[inline]
+    pub fn next_segment(&mut self) -> Option<Segment<'_, 'a>> {
+        if self.held.is_none() && self.skip == 0 {
+            if let Some((piece, count)) = self.walk.even(self.left) {
+                let at = self.take(piece.len.wrapping_mul(count as u64));
+                return Some(Segment::List(GatherList {
+                    leaf: piece.leaf,
+                    len: piece.len,
+                    count,
+                    at,
+                    walk: &mut self.walk,
+                }));
+            }
+        }
+        self.next().map(Segment::Row)
+    }
 }
 
 impl Iterator for Rows<'_> {
     type Item = Row;
 
-    #[inline(always)]
+    #[inline]
     fn next(&mut self) -> Option<Row> {
-        match &mut self.0 {
-            Kind::Empty => None,
-            Kind::List(list) => list.next(),
-            Kind::Grid(grid) => grid.next(),
-            Kind::Indexed(indexed) => indexed.next(),
-            Kind::Blocks(blocks) => blocks.next(),
+        if self.left == 0 {
+            return None;
         }
+        step();
+        let held = match self.held.take() {
+            Some(held) => held,
+            None => self.walk.next_row(self.left.saturating_add(self.skip))?,
+        };
+        let mut row = held;
+        if self.skip != 0 || row.len > self.left {
+            row.addr = row.addr.wrapping_add(self.skip);
+            row.len = row.len.wrapping_sub(self.skip).min(self.left);
+            row.count = 1;
+            row.step = row.len;
+            self.skip = 0;
+        } else if row
+            .len
+            .checked_mul(row.count)
+            .is_none_or(|all| all > self.left)
+        {
+            row.count = self.left.checked_div(row.len)?;
+        }
+        if row.count < held.count {
+            self.held = Some(held.skip(row.count));
+        }
+        row.at = self.take(row.len.wrapping_mul(row.count));
+        Some(row)
     }
 }
 
 impl FusedIterator for Rows<'_> {}
+
+/// The runs of a range of offsets, in order; an iterator over [`Run`].
+///
+/// Each run is as long as possible: no run continues the previous one in the same leaf.
+#[derive(Clone, Debug)]
+pub struct Runs<'a> {
+    /// The pieces that were not returned yet, before those of `rows`.
+    row: Option<Row>,
+    rows: Rows<'a>,
+}
+
+impl<'a> Runs<'a> {
+    pub(super) fn new(mut rows: Rows<'a>) -> Self {
+        let row = rows.next();
+        Self { row, rows }
+    }
+
+    /// Advances to the next piece, and returns it.
+    fn advance(&mut self) -> Option<Run> {
+        self.row = match self.row {
+            Some(row) if row.count > 1 => Some(row.skip(1)),
+            _ => self.rows.next(),
+        };
+        self.row.map(|row| row.piece())
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        let mut run = self.row?.piece();
+        while let Some(next) = self.advance() {
+            step();
+            // Address zero does not follow the last address.
+            if next.leaf != run.leaf || run.addr.checked_add(run.len) != Some(next.addr) {
+                break;
+            }
+            run.len = run.len.saturating_add(next.len);
+        }
+        Some(run)
+    }
+}
+
+impl FusedIterator for Runs<'_> {}

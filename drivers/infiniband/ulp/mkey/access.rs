@@ -89,11 +89,7 @@ fn with_binding<T>(
 pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
     with_binding(mr, iova, peer, |binding, at| {
-        if binding.registered().is_some() {
-            binding.copy_entry(at, payload, needed)
-        } else {
-            binding.copy(at, payload, needed)
-        }
+        binding.copy(at, payload, needed)
     })
 }
 
@@ -120,7 +116,9 @@ pub(crate) fn atomic_op(
 /// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
 pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: Peer) -> Result {
-    with_binding(mr, iova, Some(peer), |binding, at| binding.flush(at, length))
+    with_binding(mr, iova, Some(peer), |binding, at| {
+        binding.flush(at, length)
+    })
 }
 
 /// Returns `true` if `mr` is an MR for fast registration in which `length` bytes from address

@@ -15,8 +15,8 @@ use crate::{
         rdma::{mr::Right, Access},
         sched,
     },
-    layout::{Cursor, Order, Pieces, Row, Run, Walker},
-    region::binding::{Binding, KLayout, Leaf, LeafPlace},
+    layout::{Row, Segment},
+    region::binding::{Binding, Leaf, LeafPlace},
 };
 use kernel::{ffi::c_int, prelude::*};
 
@@ -120,53 +120,30 @@ impl Binding {
         let (binding, offset) = self.locate(offset, payload.len())?;
         let (layout, leaves) = binding.memory();
         let write = payload.direction() == Direction::ToMemory;
-        if let Some(row) = layout.only_row(offset, payload.len()) {
-            let (base, delta) = binding.open(leaves, row.leaf, write)?;
-            let addr = row.addr.wrapping_add(delta);
-            return base.copy_row(Row { addr, ..row }, payload);
-        }
-        if let Some(pieces) = layout.only_pieces(offset, payload.len()) {
-            let (base, delta) = binding.open(leaves, pieces.leaf(), write)?;
-            return copy_pieces(&mut base.pages(), delta, &pieces, &mut payload);
-        }
-        let (len, order) = (payload.len(), order(leaves, write));
-        let copy = Copy {
-            binding,
-            leaves,
-            payload: &mut payload,
-            write,
-        };
-        layout.walk(offset, len, order, copy)?
-    }
-
-    /// Does what [`Self::copy`] does. Takes fewer instructions if the bytes are in one entry of a
-    /// list, and in the MR of all memory. Most packets of a fast registration are.
-    #[inline]
-    pub(crate) fn copy_entry(&self, offset: u64, payload: Payload<'_>, needed: Access) -> Result {
-        self.allows(needed)?;
-        if let KLayout::List(list) = &self.layout {
-            let rest = list.rest(offset).filter(|rest| payload.len() <= rest.len);
-            if let Some((base, addr)) = rest.and_then(|rest| self.steady(&rest)) {
-                if base.copy_mapped(addr, &payload) {
-                    return Ok(());
+        let mut rows = layout.rows(offset, payload.len())?;
+        // The leaf of the segment before, and its pages.
+        let mut opened = None;
+        while let Some(segment) = rows.next_segment() {
+            let leaf = segment.leaf();
+            let (delta, pages) = match &mut opened {
+                Some((last, delta, pages)) if *last == leaf => (*delta, pages),
+                _ => {
+                    // Only the pages of one leaf are mapped at a time.
+                    drop(opened.take());
+                    let (base, delta) = binding.open(leaves, leaf, write)?;
+                    let (_, _, pages) = opened.insert((leaf, delta, base.pages()));
+                    (delta, pages)
                 }
+            };
+            match segment {
+                Segment::Row(row) => {
+                    let addr = row.addr.wrapping_add(delta);
+                    pages.copy(Row { addr, ..row }, &mut payload)?;
+                }
+                Segment::List(list) => pages.copy_list(list, delta, &mut payload)?,
             }
         }
-        self.copy(offset, payload, needed)
-    }
-
-    /// Returns the MR and the address of `run`, bytes of one leaf, if the leaf is memory whose access
-    /// flags cannot change.
-    #[inline]
-    fn steady(&self, run: &Run) -> Option<(&LeafMr, u64)> {
-        match &self.leaves.get(run.leaf as usize)?.place {
-            LeafPlace::Memory {
-                base,
-                delta,
-                mutable: false,
-            } => Some((base, run.addr.wrapping_add(*delta))),
-            _ => None,
-        }
+        Ok(())
     }
 
     /// Returns the MR and the address of an access that cannot be split. Its bytes must be in one
@@ -225,75 +202,12 @@ impl Binding {
         }
         let (binding, offset) = self.locate(offset, len)?;
         let (layout, leaves) = binding.memory();
-        for row in layout.rows(offset, len, Order::Any)? {
+        for row in layout.rows(offset, len)? {
             let (base, delta) = binding.open(leaves, row.leaf, false)?;
             for piece in 0..row.count {
                 sched::cond_resched();
                 base.flush(row.skip(piece).addr.wrapping_add(delta), row.len)?;
             }
-        }
-        Ok(())
-    }
-}
-
-/// Returns the order that the rows of an access must have.
-#[inline]
-fn order(leaves: &[Leaf], write: bool) -> Order {
-    if !write {
-        Order::Any
-    } else if leaves.len() == 1 {
-        Order::Leaf
-    } else {
-        // Two leaves may overlap in memory.
-        Order::Strict
-    }
-}
-
-/// Copies pieces through `pages`. An address of `pages` is the address in the leaf plus `delta`.
-#[inline]
-fn copy_pieces(
-    pages: &mut impl CopyPages,
-    delta: u64,
-    pieces: &Pieces<'_>,
-    payload: &mut Payload<'_>,
-) -> Result {
-    let mut copy = |row: Row| {
-        let addr = row.addr.wrapping_add(delta);
-        pages.copy(Row { addr, ..row }, payload)
-    };
-    match pieces {
-        Pieces::Row(row) => copy(*row),
-        Pieces::Plane(plane) => plane.rows().try_for_each(copy),
-        Pieces::Records(records) => records.rows().try_for_each(copy),
-        Pieces::Scattered(scattered) => pages.copy_scattered(scattered, delta, payload),
-    }
-}
-
-/// The copy of a packet that needs a cursor.
-struct Copy<'b, 'p, 'a> {
-    binding: &'b Binding,
-    leaves: &'b [Leaf],
-    payload: &'p mut Payload<'a>,
-    write: bool,
-}
-
-impl<'r> Walker<'r> for Copy<'_, '_, '_> {
-    type Output = Result;
-
-    #[inline]
-    fn walk(self, mut rows: impl Cursor<'r>) -> Result {
-        let mut next = rows.next_pieces();
-        while let Some(mut pieces) = next {
-            let index = pieces.leaf();
-            let (base, delta) = self.binding.open(self.leaves, index, self.write)?;
-            let mut pages = base.pages();
-            next = loop {
-                copy_pieces(&mut pages, delta, &pieces, self.payload)?;
-                match rows.next_pieces() {
-                    Some(next) if next.leaf() == index => pieces = next,
-                    next => break next,
-                }
-            };
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 //! Limits of the numbers, one by one.
 
-use crate::common::{Spec, VecLayout};
-use ib_mkey_layout::{Entry, Error, Layout, List, Order, Run, MAX_DIMS};
+use crate::common::{reaches, Spec, VecLayout};
+use ib_mkey_layout::{Entry, Error, Extent, Layout, List, Run, MAX_DIMS};
 
 const MAX: u64 = u64::MAX;
 
@@ -25,6 +25,11 @@ fn error(layout: Result<VecLayout, Error>) -> Option<Error> {
     layout.err()
 }
 
+/// Returns the extent of the only block, or of adjacent entries.
+fn extent(layout: &VecLayout) -> Extent {
+    reaches(layout)[0].extent
+}
+
 fn run(addr: u64, len: u64) -> Run {
     Run { leaf: 0, addr, len }
 }
@@ -44,9 +49,9 @@ fn list_refilled() {
             .map(|&(addr, length)| Entry::new(0, addr, length))
             .collect()
     };
-    let mut list = List::unfilled(Vec::new());
-    assert_eq!(list.length(), 0);
-    assert_eq!(list.runs(0, 1).err(), Some(Error::Range));
+    let mut layout = VecLayout::List(List::unfilled(Vec::new()));
+    assert_eq!(layout.length(), 0);
+    assert_eq!(layout.runs(0, 1).err(), Some(Error::Range));
     for (fill, length) in [
         (&[(7, 3), (1, 2)][..], Ok(5)),
         (&[(9, 4)], Ok(4)),
@@ -55,22 +60,21 @@ fn list_refilled() {
         (&[], Err(Error::Zero)),
         (&[(1, 1), (3, 1), (5, 1)], Ok(3)),
     ] {
+        let Layout::List(list) = &mut layout else {
+            unreachable!()
+        };
         let result = list.refill(|storage| *storage = entries(fill));
         assert_eq!(result.map(|()| list.length()), length);
         assert_eq!(Entry::total(entries(fill).into_iter()), length);
         // A list that was refused has no bytes.
         assert_eq!(list.length(), length.unwrap_or(0));
-        assert_eq!(list.runs(0, list.length() + 1).err(), Some(Error::Range));
-        // Nor has any of its entries, which these methods read without the length.
-        for at in [0, 3, MAX - 1] {
-            let is_in = at < list.length();
-            assert!(is_in || list.rest(at).is_none(), "{fill:?} {at}");
-            assert!(is_in || list.resolve(at, 1).is_err(), "{fill:?} {at}");
-        }
-        assert_eq!(list.rest(0).is_some(), result.is_ok());
-        assert_eq!(list.resolve(0, 1).is_ok(), result.is_ok());
+        assert_eq!(
+            layout.runs(0, layout.length() + 1).err(),
+            Some(Error::Range)
+        );
+        assert_eq!(layout.resolve(0, 1).is_ok(), result.is_ok());
     }
-    let runs: Vec<_> = list.runs(1, 2).unwrap().collect();
+    let runs: Vec<_> = layout.runs(1, 2).unwrap().collect();
     assert_eq!(runs, [run(3, 1), run(5, 1)]);
 }
 
@@ -106,7 +110,7 @@ fn dimensions() {
 #[test]
 fn strides_of_absent_dimensions() {
     let layout = block(&[1, 2], 100, 1, &[1, 2, i64::MIN, i64::MAX, -1, 1, 2, 3]).unwrap();
-    let extent = layout.extent(0).unwrap();
+    let extent = extent(&layout);
     assert_eq!((extent.start(), extent.last()), (100, 102));
     let Layout::Interleaved(layout) = layout else {
         unreachable!()
@@ -230,8 +234,7 @@ fn resolve_keeps_to_blocks() {
 
 #[test]
 fn within_a_leaf() {
-    let extent = |layout: VecLayout| layout.extent(0).unwrap();
-    let some = extent(block(&[3], 100, 10, &[-20]).unwrap());
+    let some = extent(&block(&[3], 100, 10, &[-20]).unwrap());
     assert_eq!((some.leaf(), some.start(), some.last()), (0, 60, 109));
     assert_eq!(some.check_within(60, 50), Ok(()));
     assert_eq!(some.check_within(0, MAX), Ok(()));
@@ -242,12 +245,12 @@ fn within_a_leaf() {
     assert_eq!(some.check_within(111, MAX), Err(Error::OutOfLeaf));
     assert_eq!(some.check_within(0, 0), Err(Error::OutOfLeaf));
 
-    let top = extent(list(&[(MAX - 1, 1)]).unwrap());
+    let top = extent(&list(&[(MAX - 1, 1)]).unwrap());
     // A leaf may contain the last address.
     assert_eq!(top.check_within(MAX - 1, 2), Ok(()));
     assert_eq!(top.check_within(MAX, 1), Err(Error::OutOfLeaf));
 
-    let last = extent(list(&[(MAX - 9, 10)]).unwrap());
+    let last = extent(&list(&[(MAX - 9, 10)]).unwrap());
     assert_eq!((last.start(), last.last()), (MAX - 9, MAX));
     assert_eq!(last.check_within(MAX - 9, 10), Ok(()));
     assert_eq!(last.check_within(MAX - 9, 9), Err(Error::OutOfLeaf));
@@ -295,28 +298,14 @@ fn indexed_numbers() {
         error(indexed(0, 1, 1 << 63, &[0, 0])),
         Some(Error::Overflow)
     );
-    let extent = indexed(3, 10, 4, &[7, 2, 5]).unwrap().extent(0).unwrap();
+    let extent = extent(&indexed(3, 10, 4, &[7, 2, 5]).unwrap());
     assert_eq!((extent.leaf(), extent.start(), extent.last()), (0, 23, 76));
-}
-
-#[test]
-fn indices_that_begin_with_a_long_row() {
-    let is_scattered = |together: u64| {
-        let apart = (together..200).map(|at| 1000 + 7 * (at * at % 101));
-        let indices: Vec<_> = (0..together).chain(apart).collect();
-        let layout = indexed(0, 8, 8, &indices).unwrap();
-        layout.only_pieces(0, 8 * 200).is_some()
-    };
-    assert!(is_scattered(0));
-    assert!(is_scattered(16));
-    assert!(!is_scattered(17));
-    assert!(!is_scattered(200));
 }
 
 #[test]
 fn rows_across_all_addresses() {
     let rows = |layout: VecLayout| -> Vec<_> {
-        let rows = layout.rows(0, layout.length(), Order::Strict).unwrap();
+        let rows = layout.rows(0, layout.length()).unwrap();
         rows.map(|row| (row.addr, row.stride, row.count)).collect()
     };
     let half = 1 << 63;
@@ -335,53 +324,9 @@ fn rows_across_all_addresses() {
     assert_eq!(rows(down), [(MAX - 1, -i64::MAX, 3)]);
 }
 
+/// Lists whose entries have equal distances only modulo 2^64, rows of two, and what is refused.
 #[test]
-fn one_row_without_a_cursor() {
-    let only = |layout: &VecLayout, offset, len| {
-        let row = layout.only_row(offset, len);
-        row.map(|row| (row.addr, row.len, row.stride, row.count))
-    };
-    let column = block(&[4], 100, 8, &[32]).unwrap();
-    assert_eq!(only(&column, 0, 32), Some((100, 8, 32, 4)));
-    assert_eq!(only(&column, 8, 16), Some((132, 8, 32, 2)));
-    assert_eq!(only(&column, 10, 6), Some((134, 6, 32, 1)));
-    // A range past the end of a piece, a part of one at the end, no bytes, past the layout's end.
-    for (offset, len) in [
-        (10, 7),
-        (10, 8),
-        (0, 12),
-        (8, 0),
-        (24, 9),
-        (33, 1),
-        (MAX, 2),
-    ] {
-        assert_eq!(only(&column, offset, len), None, "{offset} {len}");
-    }
-    let planes = block(&[2, 2], 100, 8, &[500, 32]).unwrap();
-    assert_eq!(only(&planes, 0, 16), Some((100, 8, 32, 2)));
-    assert_eq!(only(&planes, 8, 16), None);
-    // There is one row, but only a cursor finds it.
-    assert_eq!(only(&planes, 16, 8), None);
-    // A part of one entry or indexed block, unless most entries are shorter than the access.
-    let ranges = list(&[(100, 8), (200, 24), (90, 4)]).unwrap();
-    assert_eq!(only(&ranges, 0, 8), Some((100, 8, 0, 1)));
-    assert_eq!(only(&ranges, 10, 12), Some((202, 12, 0, 1)));
-    assert_eq!(only(&ranges, 32, 4), Some((90, 4, 0, 1)));
-    for (offset, len) in [(8, 13), (6, 4), (31, 2), (0, 0), (35, 2), (MAX, 2)] {
-        assert_eq!(only(&ranges, offset, len), None, "{offset} {len}");
-    }
-    let places = indexed(50, 10, 6, &[4, 0]).unwrap();
-    assert_eq!(only(&places, 1, 5), Some((91, 5, 0, 1)));
-    assert_eq!(only(&places, 6, 6), Some((50, 6, 0, 1)));
-    for (offset, len) in [(0, 7), (5, 2), (6, 0), (11, 2), (MAX, 2)] {
-        assert_eq!(only(&places, offset, len), None, "{offset} {len}");
-    }
-}
-
-/// Lists whose entries have equal distances only modulo 2^64, rows of two, and what is refused:
-/// `list()` compares each with the list that is made while it is read.
-#[test]
-fn lists_in_one_pass() {
+fn lists_at_the_ends() {
     let quarter = 1u64 << 62;
     let round = [
         (0, 1),

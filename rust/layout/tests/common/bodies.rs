@@ -218,7 +218,10 @@ pub fn accesses(data: &[u8]) {
             continue;
         };
         let copy = runs.clone();
-        assert_eq!(runs.remaining(), (*end - *at) as u64);
+        assert_eq!(
+            runs.clone().map(|run| run.len).sum::<u64>(),
+            (*end - *at) as u64
+        );
         if let Some(run) = runs.next() {
             let byte = bytes[*at];
             assert_eq!((run.leaf, run.addr), (byte.0, byte.1));

@@ -16,7 +16,7 @@ use crate::{
         },
         user::User,
     },
-    layout::{Row, Scattered},
+    layout::{GatherList, Row},
     region::Region,
 };
 use core::ops::Deref;
@@ -175,10 +175,6 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
         self.pages().copy(row, &mut payload)
     }
 
-    /// Copies all of `payload` to or from address `addr`, if this is the MR of all memory and has
-    /// that address. Returns `false` otherwise, with nothing copied.
-    fn copy_mapped(&self, addr: u64, payload: &Payload<'_>) -> bool;
-
     /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
     /// the memory. Returns the result of that code.
     fn atomic_op(
@@ -211,15 +207,15 @@ pub(crate) trait CopyPages {
     /// persistent memory that cannot be read.
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result;
 
-    /// Copies between scattered pieces and `payload`. `delta` is added to their addresses; the sums
-    /// are addresses of the MR.
+    /// Copies between the pieces of `list` and `payload`. `delta` is added to their addresses; the
+    /// sums are addresses of the MR.
     ///
     /// # Errors
     ///
     /// Those of [`Self::copy`].
-    fn copy_scattered(
+    fn copy_list(
         &mut self,
-        pieces: &Scattered<'_>,
+        list: GatherList<'_, '_>,
         delta: u64,
         payload: &mut Payload<'_>,
     ) -> Result;

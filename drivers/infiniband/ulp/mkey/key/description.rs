@@ -3,14 +3,9 @@
 //! Descriptions that are being made, part by part.
 
 use crate::{
-    kernel_ext::{
-        alloc::{zeroable, zeroed, GFP_MAYFAIL},
-        error::eloop,
-        rdma::Access,
-        sync::rcu_arc::RcuUnique,
-    },
+    kernel_ext::{alloc::GFP_MAYFAIL, error::eloop, rdma::Access, sync::rcu_arc::RcuUnique},
     key::{Described, Key},
-    layout::{Block, Entry, List, Listing, MAX_DIMS},
+    layout::{Block, Entry, List, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
     region::{
         binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
@@ -133,9 +128,7 @@ impl Found<'_> {
             holder: key.region.clone(),
             number: self.number,
         };
-        let mut leaf = key
-            .core()
-            .pin_leaf(lkey, key.pd, MAX_DEPTH - 1, Some(of))?;
+        let mut leaf = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1, Some(of))?;
         key.count_registered(&mut leaf)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {
@@ -145,8 +138,6 @@ impl Found<'_> {
         Ok(index)
     }
 }
-
-zeroable!(Entry);
 
 /// A description that is being made, part by part.
 pub(crate) struct Description<'a> {
@@ -174,8 +165,7 @@ fn lkey(name: u64) -> Result<u32> {
 /// A description of ranges, one after another.
 pub(crate) struct Ranges<'a> {
     of: Description<'a>,
-    /// The ranges; [`None`] before the first one.
-    list: Option<Listing<KVVec<Entry>>>,
+    entries: KVVec<Entry>,
 }
 
 impl<'a> Ranges<'a> {
@@ -183,25 +173,28 @@ impl<'a> Ranges<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a range whose unused bits are not zero; those of [`Found::leaf`]; `ENOMEM`.
-    #[inline(always)]
+    /// `EINVAL` for a range whose unused bits are not zero; those of [`Found::leaf`]; `ERANGE` before
+    /// the first byte of a leaf; `ENOMEM`.
     pub(crate) fn add<R: Range>(&mut self, ranges: &[R]) -> Result {
-        if self.list.is_none() {
-            if let Some(first) = ranges.first() {
-                self.list = Some(Listing::new(self.of.entries(first.parts().0)?));
+        let room = self.of.count.saturating_sub(self.entries.len());
+        for range in ranges.iter().take(room) {
+            let (name, addr, length) = range.parts();
+            let leaf = self.of.leaf(lkey(name)?)?;
+            let addr = self.of.found.offset(leaf, addr)?;
+            if self.entries.is_empty() {
+                self.of.charge(cost::entries(self.of.count)?)?;
+                self.entries.reserve(self.of.count, GFP_MAYFAIL)?;
             }
+            let entry = Entry::new(leaf, addr, length);
+            self.entries.push_within_capacity(entry)?;
         }
-        let Some(list) = &mut self.list else {
-            return Ok(());
-        };
-        let found = &mut self.of.found;
-        list.add(ranges, R::parts, |name| found.leaf(lkey(name)?))
+        Ok(())
     }
 
     /// Returns the number of ranges that were added. After an error, this is the number of the
     /// range that was wrong.
     pub(crate) fn added(&self) -> u32 {
-        self.list.as_ref().map_or(0, |list| list.added() as u32)
+        self.entries.len() as u32
     }
 
     /// Ends the description.
@@ -209,14 +202,9 @@ impl<'a> Ranges<'a> {
     /// # Errors
     ///
     /// Those of [`crate::layout::Error`] and of [`Binding::new`].
-    #[inline(always)]
     pub(crate) fn finish(self) -> Result<Described<'a>> {
         // `List::new()` refuses an empty list.
-        let list = match self.list {
-            Some(list) => self.of.found.offsets(list.list()?)?,
-            None => List::new(KVVec::new())?,
-        };
-        self.of.finish(KLayout::List(list))
+        self.of.finish(KLayout::List(List::new(self.entries)?))
     }
 }
 
@@ -226,16 +214,8 @@ impl<'a> Description<'a> {
     pub(crate) fn ranges(self) -> Ranges<'a> {
         Ranges {
             of: self,
-            list: None,
+            entries: KVVec::new(),
         }
-    }
-
-    /// Returns memory for all ranges. The lkey of the first range is `name`.
-    #[inline(never)]
-    fn entries(&mut self, name: u64) -> Result<KVVec<Entry>> {
-        self.found.leaf(lkey(name)?)?;
-        self.charge(cost::entries(self.count)?)?;
-        zeroed(self.count)
     }
 
     /// Returns the number of the leaf that `lkey` names. The errors are those of [`Found::leaf`].
@@ -288,8 +268,7 @@ impl<'a> Description<'a> {
             leaves,
             ..
         } = self.found;
-        let mut binding =
-            Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
+        let mut binding = Binding::new(layout, leaves, self.access, key.pd, Some(charge), None)?;
         binding.number = number;
         Ok(Described {
             key,

@@ -16,7 +16,7 @@ use crate::{
         sync::rcu_arc::{RcuArc, RcuUnique},
     },
     key::{description::Found, Key},
-    layout::{Entry, List},
+    layout::List,
     limits::cost,
     region::binding::{Binding, KLayout, Leaf, LeafPlace},
 };
@@ -72,14 +72,7 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        let binding = Binding::new(
-            layout,
-            leaves,
-            Access::empty(),
-            self.pd,
-            Some(charge),
-            None,
-        )?;
+        let binding = Binding::new(layout, leaves, Access::empty(), self.pd, Some(charge), None)?;
         Ok(RcuUnique::new(binding, GFP_MAYFAIL)?.share())
     }
 }
@@ -105,23 +98,6 @@ impl Found<'_> {
     /// `ERANGE` before the first byte of the leaf.
     pub(super) fn offset(&self, index: u32, addr: u64) -> Result<u64> {
         addr.checked_sub(self.start(index)).ok_or(ERANGE)
-    }
-
-    /// Replaces the addresses of all entries as [`Self::offset`] does.
-    pub(super) fn offsets(&self, mut list: List<KVVec<Entry>>) -> Result<List<KVVec<Entry>>> {
-        if (0..self.leaves.len() as u32).all(|index| self.start(index) == 0) {
-            return Ok(list);
-        }
-        let mut result = Ok(());
-        list.refill(|entries| {
-            for entry in entries.iter_mut() {
-                match self.offset(entry.leaf(), entry.addr()) {
-                    Ok(addr) => *entry = Entry::new(entry.leaf(), addr, entry.length()),
-                    Err(error) => result = Err(error),
-                }
-            }
-        })?;
-        result.map(|()| list)
     }
 
     /// Sets the first address of all leaves that are keys to zero, after their addresses were

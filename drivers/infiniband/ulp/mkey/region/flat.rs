@@ -43,7 +43,7 @@ fn key_of(leaf: &Leaf) -> Option<(&Binding, u64)> {
 
 /// If `layout` is one range of a key, returns that range.
 pub(super) fn range(layout: &KLayout, leaves: &[Leaf]) -> Option<Range> {
-    let row = layout.only_row(0, layout.length())?;
+    let row = layout.rows(0, layout.length()).ok()?.next()?;
     let leaf = leaves.get(row.leaf as usize)?;
     let LeafPlace::Key(key) = &leaf.place else {
         return None;
@@ -52,7 +52,7 @@ pub(super) fn range(layout: &KLayout, leaves: &[Leaf]) -> Option<Range> {
         None => (key, 0),
         Some(range) => (&range.binding, range.offset),
     };
-    (row.count == 1).then(|| Range {
+    (row.len == layout.length()).then(|| Range {
         binding: target.clone(),
         // Both are within the layout of the key.
         offset: row.addr.wrapping_sub(leaf.start).wrapping_add(before),

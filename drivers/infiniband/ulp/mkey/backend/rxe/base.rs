@@ -8,10 +8,10 @@ use super::{
         rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
     claimed::RxeMr,
-    pages::{copy_all_memory, Kind, Pages},
+    pages::{Kind, Pages},
 };
 use crate::{
-    backend::{copy::Payload, interface::BaseMr},
+    backend::interface::BaseMr,
     bindings::ib_mr_type_IB_MR_TYPE_DMA,
     kernel_ext::{
         rdma::{mr::Right, Mr},
@@ -143,11 +143,6 @@ impl BaseMr for Base {
     fn pages(&self) -> Pages<'_> {
         // SAFETY: By the type invariants.
         unsafe { Pages::new(self.mr, self.kind) }
-    }
-
-    #[inline]
-    fn copy_mapped(&self, addr: u64, payload: &Payload<'_>) -> bool {
-        self.kind == Kind::All && copy_all_memory(addr, payload).is_ok()
     }
 
     fn atomic_op(

@@ -19,7 +19,7 @@ use crate::{
             Access,
         },
     },
-    layout::{Entry, Places, Row, Scattered},
+    layout::{GatherList, Row},
 };
 use core::{
     marker::PhantomData,
@@ -95,34 +95,21 @@ impl CopyPages for Pages<'_> {
         }
     }
 
-    fn copy_scattered(
+    fn copy_list(
         &mut self,
-        pieces: &Scattered<'_>,
+        list: GatherList<'_, '_>,
         delta: u64,
         payload: &mut Payload<'_>,
     ) -> Result {
-        let Self::List(list) = self else {
-            return pieces.rows().try_for_each(|row| {
-                let addr = row.addr.wrapping_add(delta);
-                self.copy(Row { addr, ..row }, payload)
-            });
-        };
-        let of = (pieces.len, pieces.at);
-        let place = |addr: u64| addr.wrapping_add(delta);
-        match pieces.places {
-            Places::Entries(entries) => {
-                let places = entries.iter().map(Entry::addr).map(place);
-                copy_list(list, places, of, payload)
-            }
-            Places::U32(indices, scale) => {
-                let places = indices
-                    .iter()
-                    .map(|index| place(scale.place((*index).into())));
-                copy_list(list, places, of, payload)
-            }
-            Places::U64(indices, scale) => {
-                let places = indices.iter().map(|index| place(scale.place(*index)));
-                copy_list(list, places, of, payload)
+        let of = (list.len, list.at);
+        let addrs = list.map(|addr| addr.wrapping_add(delta));
+        match self {
+            Self::List(pages) => copy_list(pages, addrs, of, payload),
+            Self::All => copy_list(&mut AllMemory, addrs, of, payload),
+            Self::OnDemand(memory) => {
+                let copied = copy_list(memory, addrs, of, payload);
+                memory.unlock();
+                copied
             }
         }
     }
@@ -284,11 +271,6 @@ impl Memory for AllMemory {
         // is all of the block that is accessed.
         Ok(unsafe { Block::new(addr as *mut u8, addr - PAGE, u64::MAX - addr) })
     }
-}
-
-/// Copies all of `payload` to or from address `addr` of the MR of all memory.
-pub(super) fn copy_all_memory(addr: u64, payload: &Payload<'_>) -> Result {
-    copy(&mut AllMemory, Row::of(0, addr, payload.len()), payload)
 }
 
 /// The memory of one of rxe's ODP MRs.

@@ -95,11 +95,16 @@ fn over_keys(
     window: Option<Window>,
     charge: &Option<OwnerCharge>,
 ) -> Result<Option<KBox<Extra>>> {
-    let range = flat::range(layout, leaves);
+    let has_keys = leaves.iter().any(Leaf::is_key);
+    let range = if has_keys {
+        flat::range(layout, leaves)
+    } else {
+        None
+    };
     let extra = match (window, range) {
         (Some(window), range) => Extra::Window(Window { range, ..window }),
         (None, Some(range)) => Extra::Range(range),
-        (None, None) if leaves.iter().any(Leaf::is_key) => {
+        (None, None) if has_keys => {
             // Only keys, whose bindings are charged, have leaves that are keys.
             let charge = charge.as_ref().ok_or(EINVAL)?;
             Extra::Flat(flat::make(layout, leaves, charge)?)

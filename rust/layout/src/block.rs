@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Repeated blocks that do not form one piece: seek and cursor.
+
+use core::mem::size_of;
+use core::num::NonZeroU64;
+
+use super::dims::{Digits, Dims, MAX_DIMS};
+use super::extent::Extent;
+use super::run::{step, Error, Run};
+
+/// A repeated block of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    leaf: u32,
+    addr: u64,
+    bytes_count: u64,
+    stride: [i64; MAX_DIMS],
+    /// Offset of the first byte among those of one index tuple. Set when the layout is made.
+    start: u64,
+}
+
+// The documentation gives this size as the memory that a block takes.
+const _: () = assert!(size_of::<Block>() <= 128);
+
+impl Block {
+    /// Describes `bytes_count` bytes of `leaf`. `addr` is their address at index zero of every
+    /// dimension.
+    ///
+    /// `stride` is the distance from the start of one block to the next, for each dimension,
+    /// outermost first. Strides of dimensions that the layout lacks are ignored.
+    pub fn new(leaf: u32, addr: u64, bytes_count: u64, stride: [i64; MAX_DIMS]) -> Self {
+        Self {
+            leaf,
+            addr,
+            bytes_count,
+            stride,
+            start: 0,
+        }
+    }
+
+    /// Returns the leaf's number, as the caller gave it.
+    pub fn leaf(&self) -> u32 {
+        self.leaf
+    }
+
+    /// Returns the address of the first byte at index zero of every dimension.
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Returns the number of bytes of one repetition.
+    pub fn bytes_count(&self) -> u64 {
+        self.bytes_count
+    }
+
+    /// Returns the strides, outermost dimension first.
+    pub fn stride(&self) -> &[i64; MAX_DIMS] {
+        &self.stride
+    }
+
+    /// Returns the repetition at the index tuple `digits`.
+    ///
+    /// Intermediate sums may leave the address space although the result does not. So all address
+    /// arithmetic of an accepted layout wraps.
+    #[inline]
+    pub(super) fn piece(&self, dims: &Dims, digits: &Digits) -> Run {
+        let mut addr = self.addr;
+        for (stride, digit) in dims.inner_first(&self.stride).zip(digits) {
+            addr = addr.wrapping_add((*stride as u64).wrapping_mul(*digit));
+        }
+        Run {
+            leaf: self.leaf,
+            addr,
+            len: self.bytes_count,
+        }
+    }
+
+    /// Returns the offset of the first byte among those of one index tuple.
+    #[inline]
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn extent(&self, dims: &Dims) -> Result<Extent, Error> {
+        let mut extent = Extent::new(self.leaf, self.addr, self.bytes_count)?;
+        for (stride, count) in dims.inner_first(&self.stride).zip(dims.counts()) {
+            extent = extent.repeat(count.get(), *stride)?;
+        }
+        Ok(extent)
+    }
+
+    /// Sets the offset of the first byte among those of one index tuple, and the strides beyond
+    /// `dims` to zero.
+    pub(super) fn place(&mut self, start: u64, dims: &Dims) {
+        self.start = start;
+        for unused in self.stride.iter_mut().skip(dims.used()) {
+            *unused = 0;
+        }
+    }
+
+    /// Returns `true` if `next` always begins where this block ends.
+    pub(super) fn is_continued_by(&self, next: &Self, dims: &Dims) -> bool {
+        let strides = dims.inner_first(&self.stride);
+        let moves_alike = strides
+            .zip(dims.inner_first(&next.stride))
+            .zip(dims.counts())
+            .all(|((a, b), count)| a == b || count.get() == 1);
+        self.leaf == next.leaf
+            && self.addr.checked_add(self.bytes_count) == Some(next.addr)
+            && moves_alike
+    }
+}
+
+/// An endless cursor over the pieces of repeated blocks.
+#[derive(Clone, Debug)]
+pub(super) struct BlocksWalk<'a> {
+    blocks: &'a [Block],
+    dims: &'a Dims,
+    /// The index tuple of the next piece, and the number of its block.
+    digits: Digits,
+    next: usize,
+    /// The size of all blocks, if they have one size and one leaf.
+    even: Option<NonZeroU64>,
+}
+
+impl<'a> BlocksWalk<'a> {
+    /// Returns a cursor at the piece of `offset`, and the position in the piece. There are `group`
+    /// bytes for each index tuple. `even` is the size of all blocks, if they have one size and one
+    /// leaf.
+    pub(super) fn seek(
+        blocks: &'a [Block],
+        dims: &'a Dims,
+        (group, even): (NonZeroU64, Option<NonZeroU64>),
+        offset: u64,
+    ) -> Option<(Self, u64)> {
+        step();
+        let tuple = offset / group;
+        let pos = offset.wrapping_sub(tuple.wrapping_mul(group.get()));
+        let after = blocks.partition_point(|block| {
+            step();
+            block.start <= pos
+        });
+        // Block 0 starts at 0, so at least one block starts at or before the offset.
+        let next = after.checked_sub(1)?;
+        let walk = Self {
+            blocks,
+            dims,
+            digits: dims.digits(tuple),
+            next,
+            even,
+        };
+        Some((walk, pos.wrapping_sub(blocks.get(next)?.start)))
+    }
+
+    /// Returns the next piece, without an advance.
+    #[inline]
+    pub(super) fn piece(&self) -> Option<Run> {
+        let block = self.blocks.get(self.next)?;
+        Some(block.piece(self.dims, &self.digits))
+    }
+
+    /// Returns the next piece and the number of pieces in `bytes` bytes, if all pieces have one leaf
+    /// and one size.
+    #[inline]
+    pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
+        let size = self.even?;
+        let count = usize::try_from(bytes / size).ok()?;
+        (count > 1).then_some((self.piece()?, count))
+    }
+
+    /// Returns the next piece, and advances.
+    #[inline]
+    pub(super) fn next_piece(&mut self) -> Option<Run> {
+        step();
+        let piece = self.piece()?;
+        self.next = self.next.wrapping_add(1);
+        if self.next >= self.blocks.len() {
+            self.next = 0;
+            self.dims.advance(&mut self.digits);
+        }
+        Some(piece)
+    }
+}
