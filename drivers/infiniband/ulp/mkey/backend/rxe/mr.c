@@ -36,16 +36,10 @@ unsigned long ib_mkey_copy_mc(void *to, const void *from, unsigned long len)
 /* Returns the object at a pool index, with a reference, or NULL. */
 static void *get_object(struct rxe_pool *pool, u32 index)
 {
-	XA_STATE(xas, &pool->xa, index);
 	struct rxe_pool_elem *elem;
 
 	rcu_read_lock();
-	/* The loop of xa_load(). A call of xa_load() would enter RCU a second time. */
-	do {
-		elem = xas_load(&xas);
-		if (xa_is_zero(elem))
-			elem = NULL;
-	} while (xas_retry(&xas, elem));
+	elem = xa_load(&pool->xa, index);
 	if (elem && !kref_get_unless_zero(&elem->ref_cnt))
 		elem = NULL;
 	rcu_read_unlock();
