@@ -278,7 +278,8 @@ fn reads_persistent(memory: &impl Memory, payload: &Payload<'_>) -> bool {
     payload.direction == Direction::FromMemory && memory.is_persistent()
 }
 
-/// Copies a row that [`Payload::check`] has accepted. `N` is as for [`copy_segment`].
+/// Copies a row that [`Payload::check`] has accepted. Their size is `N` as in
+/// [`copy_segment`].
 fn copy_strided<M: Memory, const N: usize>(
     memory: &mut M,
     mut row: Row,

@@ -289,8 +289,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ) -> Result<LookedUp<'a, Self::Base, Self::Claimed>>;
 
     /// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
-    /// Returns `false`, with nothing copied, for other memory and for an ODP MR. `held` is as for
-    /// [`Self::find`].
+    /// Returns `false`, with nothing copied, for other memory and for an ODP MR. `held` keeps
+    /// the MR from being freed meanwhile.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// core sets the same type only when accesses may already read it.
     fn claim_dm<'a>(&self, mr: NewMr<'a>) -> Result<&'a Self::Claimed>;
 
-    /// Takes a new MR over for fast registration. As for [`Self::claim`].
+    /// Takes a new MR over for fast registration, as [`Self::claim`] does.
     fn claim_fast_reg<'a>(&self, mr: NewMr<'a>) -> Result<&'a Self::Claimed>;
 
     /// Returns `mr` if it is claimed.

@@ -58,7 +58,7 @@ impl Drop for Base {
 
 // SAFETY: Any thread may do the operations on the MR.
 unsafe impl Send for Base {}
-// SAFETY: As above.
+// SAFETY: Any thread may do the operations on the MR, and several at a time.
 unsafe impl Sync for Base {}
 
 impl Base {
@@ -168,14 +168,14 @@ impl BaseMr for Base {
     }
 
     fn atomic_write(&self, iova: u64, value: u64) -> c_int {
-        // SAFETY: As for `atomic_op()`.
+        // SAFETY: By the type invariant; rxe checks range and alignment.
         unsafe { bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.as_ptr(), iova, value) }
     }
 
     fn flush(&self, mut iova: u64, mut len: u64) -> Result {
         while len > 0 {
             let bytes = len.min(MAX_FLUSHED);
-            // SAFETY: As for `atomic_op()`.
+            // SAFETY: By the type invariant; rxe checks the range.
             to_result(unsafe { bindings::ib_mkey_rxe_leaf_flush(self.mr.as_ptr(), iova, bytes) })?;
             iova = iova.wrapping_add(bytes);
             len -= bytes;

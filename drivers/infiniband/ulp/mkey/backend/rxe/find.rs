@@ -71,7 +71,6 @@ struct Valid {
 /// # Errors
 ///
 /// `ENOENT`.
-#[inline(always)]
 fn valid(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Valid> {
     if !held.is_of(pd.device()) {
         return Err(ENOENT);
@@ -138,7 +137,7 @@ pub(super) fn read_now(
 ///
 /// # Safety
 ///
-/// As for that function.
+/// Those of that function.
 pub(super) unsafe fn find<'a>(
     held: &'a NoDereg<'_>,
     lkey: u32,
