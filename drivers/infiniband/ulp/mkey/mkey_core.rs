@@ -23,11 +23,8 @@ use crate::{
     },
     parameters,
     region::{
-        binding::MAX_ENTRIES,
-        fast_reg::FastReg,
-        table::Regions,
-        window::Windows,
-        Kind, Pins, Region,
+        binding::MAX_ENTRIES, fast_reg::FastReg, table::Regions, window::Windows, Kind, Pins,
+        Region,
     },
 };
 use kernel::{prelude::*, sync::Arc};

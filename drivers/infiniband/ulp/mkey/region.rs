@@ -265,7 +265,9 @@ impl Region {
 
     /// Returns a number for a binding that is being described.
     pub(crate) fn next_number(&self) -> u64 {
-        self.described.fetch_add(1, ordering::Relaxed).wrapping_add(1)
+        self.described
+            .fetch_add(1, ordering::Relaxed)
+            .wrapping_add(1)
     }
 
     /// Returns the number of the binding; 0 without one.

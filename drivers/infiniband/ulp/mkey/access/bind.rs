@@ -10,9 +10,7 @@
 //! `region/old.rs` keeps the old binding. A description has at most `MAX_ENTRIES` entries, blocks
 //! or indices.
 
-use super::{
-    request::{checked, KeyRequest},
-};
+use super::request::{checked, KeyRequest};
 use crate::{
     backend::{Claimed, MrRange},
     kernel_ext::{
@@ -109,12 +107,7 @@ pub(crate) fn bind_staged(mr: &Claimed, pd: &Pd, rkey: u32, access: u32, is_last
 /// `EINVAL` for an MR that is not a key in `pd`, and if the request has another rkey than the key;
 /// those of [`KeyRequest::reader`], of [`describe`] and of a bind. After an error the key keeps its
 /// binding, and a query of a key in `pd` returns the error.
-pub(crate) fn bind(
-    mr: &Claimed,
-    pd: &Pd,
-    request: &KeyRequest<'_>,
-    buffer: &mut [u8],
-) -> Result {
+pub(crate) fn bind(mr: &Claimed, pd: &Pd, request: &KeyRequest<'_>, buffer: &mut [u8]) -> Result {
     let core = Core::of(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);

@@ -17,7 +17,7 @@
 
 use super::racing::copy_racing;
 use crate::layout::Row;
-use core::{marker::PhantomData, num::TryFromIntError, ptr};
+use core::{marker::PhantomData, num::TryFromIntError};
 
 /// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -190,15 +190,6 @@ impl<'a> Payload<'a> {
 }
 
 impl Block<'_> {
-    /// No block.
-    // INVARIANT: There are no bytes.
-    const NONE: Block<'static> = Block {
-        at: ptr::null_mut(),
-        before: 0,
-        room: 0,
-        _memory: PhantomData,
-    };
-
     /// Makes the block of the byte at `at`.
     ///
     /// # Safety
@@ -216,18 +207,17 @@ impl Block<'_> {
         }
     }
 
-    /// Returns the block from the byte that is `distance` bytes further on, unless that byte is outside
-    /// of it. A distance backwards wraps.
-    fn further(self, distance: u64) -> Option<Self> {
-        let size = self.before.wrapping_add(self.room);
-        let before = self.before.wrapping_add(distance);
-        // INVARIANT: The byte is in the block.
-        (before < size).then(|| Self {
-            at: self.at.wrapping_add(distance as usize),
-            before,
-            room: size.wrapping_sub(before),
-            ..self
-        })
+    /// Returns the number of successive segments of `row` in the block. The first one begins at `at`.
+    fn fitting(&self, row: &Row) -> u64 {
+        let Some(after) = self.room.checked_sub(row.len) else {
+            return 0;
+        };
+        let room = if row.stride < 0 { self.before } else { after };
+        let distance = row.stride.unsigned_abs();
+        match distance.checked_mul(row.count.saturating_sub(1)) {
+            Some(reach) if reach <= room => row.count,
+            _ => room.checked_div(distance).unwrap_or(0).saturating_add(1),
+        }
     }
 }
 
@@ -244,7 +234,7 @@ pub(crate) fn copy<M: Memory>(
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
     payload.check(&row)?;
-    if row.stride.unsigned_abs() >= FAR {
+    if row.count > 1 && row.stride.unsigned_abs() >= FAR {
         let mut next = row.addr;
         let addrs = (0..row.count).map(|_| {
             let addr = next;
@@ -278,28 +268,29 @@ fn reads_persistent(memory: &impl Memory, payload: &Payload<'_>) -> bool {
     payload.direction == Direction::FromMemory && memory.is_persistent()
 }
 
-/// Copies a row that [`Payload::check`] has accepted. Their size is `N` as in
+/// Copies a row that [`Payload::check`] has accepted. The size of its segments is `N` as in
 /// [`copy_segment`].
 fn copy_strided<M: Memory, const N: usize>(
     memory: &mut M,
     mut row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
-    while row.count != 0 {
+    loop {
         let block = memory.map(row.addr, payload.direction)?;
-        let mut count = 1;
-        match block.room.checked_sub(row.len) {
-            Some(room) => {
-                count = fitting(&row, block.before, room);
-                // SAFETY: The block contains the first `count` segments. The caller has checked the
-                // positions.
-                unsafe { payload.copy_segments::<N>(block.at, &row, count)? };
-            }
-            None => copy_parts::<M, N>(memory, row, payload)?,
+        let mut count = block.fitting(&row);
+        if count == 0 {
+            copy_parts::<M, N>(memory, row, payload)?;
+            count = 1;
+        } else {
+            // SAFETY: The block contains the first `count` segments. The caller has checked the
+            // positions.
+            unsafe { payload.copy_segments::<N>(block.at, &row, count)? };
+        }
+        if count >= row.count {
+            return Ok(());
         }
         row = row.skip(count);
     }
-    Ok(())
 }
 
 /// Copies between `payload` and segments of `len` bytes at the addresses `addrs`, which follow one
@@ -340,6 +331,8 @@ fn copy_any_list<M: Memory>(
         16 => copy_sized_list::<M, 16>(memory, addrs, row, payload),
         32 => copy_sized_list::<M, 32>(memory, addrs, row, payload),
         64 => copy_sized_list::<M, 64>(memory, addrs, row, payload),
+        128 => copy_sized_list::<M, 128>(memory, addrs, row, payload),
+        256 => copy_sized_list::<M, 256>(memory, addrs, row, payload),
         _ => copy_sized_list::<M, ANY>(memory, addrs, row, payload),
     }
 }
@@ -348,24 +341,37 @@ fn copy_any_list<M: Memory>(
 fn copy_sized_list<M: Memory, const N: usize>(
     memory: &mut M,
     addrs: impl Iterator<Item = u64>,
+    row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    match payload.direction {
+        Direction::ToMemory => copy_each::<M, N, true>(memory, addrs, row, payload),
+        Direction::FromMemory => copy_each::<M, N, false>(memory, addrs, row, payload),
+    }
+}
+
+/// Copies the segments as [`copy_sized_list`] does, in one direction.
+fn copy_each<M: Memory, const N: usize, const TO_MEMORY: bool>(
+    memory: &mut M,
+    addrs: impl Iterator<Item = u64>,
     mut row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
-    let mut block = Block::NONE;
     for addr in addrs {
-        // Many segments are in the block of the segment before.
-        let distance = addr.wrapping_sub(row.addr);
         row.addr = addr;
-        block = match block.further(distance) {
-            Some(block) => block,
-            None => memory.map(addr, payload.direction)?,
-        };
+        let block = memory.map(addr, payload.direction)?;
         if row.len <= block.room {
-            // SAFETY: The block contains the segment. The caller has checked the positions.
-            unsafe { payload.copy_segments::<N>(block.at, &row, 1)? };
+            let packet = payload.at.wrapping_add(row.at as usize);
+            let (to, from) = if TO_MEMORY {
+                (block.at, packet)
+            } else {
+                (packet, block.at)
+            };
+            // SAFETY: The block contains the segment. The caller has checked the positions. A packet
+            // is no part of an MR's memory.
+            unsafe { copy_segment::<N>(to, from, row.len as usize)? };
         } else {
             copy_parts::<M, N>(memory, row, payload)?;
-            block = Block::NONE;
         }
         row.at = row.at.wrapping_add(row.step);
     }
@@ -399,19 +405,6 @@ fn copy_parts<M: Memory, const N: usize>(
         row.at = row.at.wrapping_add(row.len);
     }
     Ok(())
-}
-
-/// Returns the number of successive segments in the block of the first one. The first segment starts
-/// `before` bytes after the start of the block and ends `room` bytes before its end.
-fn fitting(row: &Row, before: u64, room: u64) -> u64 {
-    let distance = row.stride.unsigned_abs();
-    let room = if row.stride < 0 { before } else { room };
-    if row.count == 1 || distance > room {
-        return 1;
-    }
-    // If the stride is 0, all segments are in the block.
-    room.checked_div(distance)
-        .map_or(row.count, |more| row.count.min(more.saturating_add(1)))
 }
 
 /// Copies one segment of `len` bytes. `N` is this size, [`ANY`] or [`CHECKED`].

@@ -297,11 +297,7 @@ impl<H: Holder> Pins<H> {
     /// # Errors
     ///
     /// Those of `look`.
-    pub(crate) fn each(
-        &self,
-        index: u32,
-        mut look: impl FnMut(FoundPin<H>) -> Result,
-    ) -> Result {
+    pub(crate) fn each(&self, index: u32, mut look: impl FnMut(FoundPin<H>) -> Result) -> Result {
         let end = self.list.lock().next;
         let mut from = 0;
         while let Some(found) = self.find(index, from).filter(|found| found.number < end) {

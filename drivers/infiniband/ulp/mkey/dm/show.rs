@@ -23,10 +23,7 @@ use super::OfferedMemory;
 use crate::{
     backend::{Backend, Hw},
     counters,
-    kernel_ext::{
-        sync::global::global_mutex,
-        user::User,
-    },
+    kernel_ext::{sync::global::global_mutex, user::User},
     limits::{account::Account, owner::Owners},
     mkey_core::{Core, HasCore},
     region,

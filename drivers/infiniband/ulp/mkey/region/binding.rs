@@ -360,7 +360,9 @@ impl Binding {
 impl RcuShared for Binding {
     fn released(mut this: RcuUnique<Self>) {
         let region = this.region.take();
-        let home = this.registered_mut().and_then(|registered| registered.home.take());
+        let home = this
+            .registered_mut()
+            .and_then(|registered| registered.home.take());
         match home {
             Some(home) => home.put_back(this),
             // This unpins the leaves, before a thread that waits for that is woken.

@@ -304,7 +304,9 @@ impl Region {
         }
         if origin == Origin::Remote {
             let active = self.binding.get();
-            let serves = active.as_ref().is_some_and(|active| serves_peers(active.access));
+            let serves = active
+                .as_ref()
+                .is_some_and(|active| serves_peers(active.access));
             // The region keeps the layout while the lock is held, so this is not the last reference.
             drop(active);
             if !serves {

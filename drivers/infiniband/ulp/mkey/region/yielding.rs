@@ -75,7 +75,8 @@ impl Core {
         // The time is limited, because the removal of another device waits for this call.
         let deadline = Deadline::new(call_timeout());
         self.unbind_yielding(mr, &deadline).map_err(|_| EBUSY)?;
-        self.pins.when_unpinned(mr.index(), deadline.left(), attempt)?
+        self.pins
+            .when_unpinned(mr.index(), deadline.left(), attempt)?
     }
 
     /// Unbinds all keys that yield and refer, at any level, to `mr`. Sleeps.

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 use core::ptr::NonNull;
-use kernel::{error::to_result, ffi::c_int, prelude::*};
+use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*};
 
 /// One of rxe's MRs: pinned pages, ODP pages, pages of a fast registration, or all memory.
 ///
@@ -89,6 +89,8 @@ impl Base {
                 Kind::All
             } else if bindings::ib_mkey_rxe_is_odp(raw) {
                 Kind::OnDemand
+            } else if (*raw).page_shift < PAGE_SHIFT as u32 {
+                Kind::Parts
             } else {
                 Kind::List
             }

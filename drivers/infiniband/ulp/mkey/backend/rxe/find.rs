@@ -177,7 +177,9 @@ pub(super) unsafe fn find<'a>(
         },
         // SAFETY: The types show that the MR is claimed. `held` keeps it from being suspended, and
         // rxe from deregistering it.
-        TYPE_SG_GAPS | TYPE_DM => LookedUp::Own(unsafe { ClaimedRxeMr::from_raw(found.mr().private()) }),
+        TYPE_SG_GAPS | TYPE_DM => {
+            LookedUp::Own(unsafe { ClaimedRxeMr::from_raw(found.mr().private()) })
+        }
         _ => LookedUp::Unfit,
     })
 }

@@ -39,10 +39,12 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// The kind of an MR's memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The MR's list of pages, or of parts of pages.
+    /// The MR's list of pages.
     List,
     /// The same, of persistent memory.
     Persistent,
+    /// The MR's list of parts of pages.
+    Parts,
     /// All memory. An address of the MR is a kernel address.
     All,
     /// ODP pages, which an access faults in and locks.
@@ -51,7 +53,8 @@ pub(super) enum Kind {
 
 /// The memory of an MR, prepared for copies.
 pub(crate) enum Pages<'a> {
-    List(PageList<'a>),
+    List(PageList<'a, false>),
+    Parts(PageList<'a, true>),
     All,
     OnDemand(OnDemand<'a>),
 }
@@ -70,6 +73,8 @@ impl Pages<'_> {
             Kind::List | Kind::Persistent => {
                 Self::List(unsafe { PageList::new(mr, kind == Kind::Persistent) })
             }
+            // SAFETY: By the safety requirement.
+            Kind::Parts => Self::Parts(unsafe { PageList::new(mr, false) }),
             Kind::All => Self::All,
             // INVARIANT: By the safety requirement. No page is locked.
             Kind::OnDemand => Self::OnDemand(OnDemand {
@@ -86,6 +91,7 @@ impl CopyPages for Pages<'_> {
     fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
         match self {
             Self::List(list) => copy(list, row, payload),
+            Self::Parts(list) => copy(list, row, payload),
             Self::All => copy(&mut AllMemory, row, payload),
             Self::OnDemand(memory) => {
                 let copied = copy(memory, row, payload);
@@ -166,13 +172,14 @@ impl Drop for MappedPage {
     }
 }
 
-/// The list of pages of an MR. An entry is a page, or a part of one if the MR is for fast
-/// registration of such parts. One of them at a time is mapped.
+/// The list of pages of an MR. An entry is a page, or a part of one if `PARTS`: the MR is then for
+/// fast registration of such parts. One of them at a time is mapped.
 ///
 /// # Invariants
 ///
-/// `entries` is valid for reads of `count` entries, which keep their pages during `'a`.
-pub(crate) struct PageList<'a> {
+/// `entries` is valid for reads of `count` entries, each with a page, which they keep during `'a`.
+/// Unless `PARTS`, an entry is a whole page.
+pub(crate) struct PageList<'a, const PARTS: bool> {
     entries: *const rxe_mr_page,
     count: u64,
     /// The address in the MR of the first byte of the first entry.
@@ -184,13 +191,13 @@ pub(crate) struct PageList<'a> {
     _mr: PhantomData<&'a ()>,
 }
 
-impl PageList<'_> {
+impl<const PARTS: bool> PageList<'_, PARTS> {
     /// Returns the list of `mr`.
     ///
     /// # Safety
     ///
     /// `mr` must be an MR with a list, which is neither freed nor mapped to other pages during the
-    /// lifetime of the result.
+    /// lifetime of the result. The entries must be parts of pages if `PARTS`, and otherwise pages.
     #[inline]
     unsafe fn new(mr: NonNull<rxe_mr>, is_persistent: bool) -> Self {
         let mr = mr.as_ptr();
@@ -207,7 +214,11 @@ impl PageList<'_> {
                     (*mr).nbuf.into()
                 },
                 first: (*mr).ibmr.iova & (*mr).page_mask,
-                shift: (*mr).page_shift.min(PAGE_SHIFT as u32),
+                shift: if PARTS {
+                    (*mr).page_shift.min(PAGE_SHIFT as u32)
+                } else {
+                    PAGE_SHIFT as u32
+                },
                 is_persistent,
                 mapped: MappedPage {
                     at: ptr::null_mut(),
@@ -218,7 +229,7 @@ impl PageList<'_> {
     }
 }
 
-impl Memory for PageList<'_> {
+impl<const PARTS: bool> Memory for PageList<'_, PARTS> {
     type Error = Error;
 
     #[inline]
@@ -228,18 +239,17 @@ impl Memory for PageList<'_> {
 
     #[inline]
     fn map(&mut self, addr: u64, _direction: Direction) -> Result<Block<'_>> {
-        let index = addr.wrapping_sub(self.first).wrapping_shr(self.shift);
+        let shift = if PARTS { self.shift } else { PAGE_SHIFT as u32 };
+        let size = 1_usize.wrapping_shl(shift);
+        let index = addr.wrapping_sub(self.first).wrapping_shr(shift);
         if index >= self.count {
             return Err(EFAULT);
         }
         // SAFETY: By the type invariant: `index` is less than the number of entries.
-        let (page, offset) = unsafe {
-            let entry = self.entries.add(index as usize);
-            ((*entry).page, (*entry).offset as usize)
-        };
+        let entry = unsafe { self.entries.add(index as usize).read() };
         // A part may be anywhere in a page.
-        let size = 1_usize.wrapping_shl(self.shift);
-        if page.is_null() || offset > PAGE_SIZE.wrapping_sub(size) {
+        let offset = if PARTS { entry.offset as usize } else { 0 };
+        if offset > PAGE_SIZE.wrapping_sub(size) {
             return Err(EFAULT);
         }
         let before = addr as usize & size.wrapping_sub(1);
@@ -248,7 +258,7 @@ impl Memory for PageList<'_> {
         // in the page, and the first one is at a multiple of `size` in the MR. A copy maps one page
         // at a time. Nobody makes a reference to memory of an MR.
         Ok(unsafe {
-            let at = self.mapped.map(page).add(offset).add(before);
+            let at = self.mapped.map(entry.page).add(offset).add(before);
             Block::new(at, before as u64, room as u64)
         })
     }
