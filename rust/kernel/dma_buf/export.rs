@@ -281,6 +281,15 @@ impl<T: Backing> Drop for Export<T> {
 #[repr(transparent)]
 struct Exported<T: Backing>(DmaBuf, PhantomData<Arc<T>>);
 
+/// A direction of DMA. The kernel crate has it as a number, or in Linux 7.3 as its own type.
+#[repr(transparent)]
+struct Direction(bindings::dma_data_direction);
+
+// SAFETY: Any direction is valid.
+unsafe impl FromC for Direction {
+    type C = bindings::dma_data_direction;
+}
+
 // SAFETY: The pointer is to a dma-buf with the operations of `Export<T>`, which has references.
 unsafe impl<T: Backing> FromC for &Exported<T> {
     type C = *mut bindings::dma_buf;
@@ -344,7 +353,7 @@ callbacks! {
     /// Maps the memory for a device.
     fn map(
         attachment: *mut bindings::dma_buf_attachment,
-        direction: bindings::dma_data_direction,
+        direction: Direction,
     ) -> Result<*mut bindings::sg_table> {
         // SAFETY: The core calls with an attachment to a dma-buf of this type.
         let (buffer, device) = unsafe {
@@ -359,7 +368,7 @@ callbacks! {
         let mut table = memory.memory().sgt(0, len, max_segment)?;
         // SAFETY: The table has been made above.
         unsafe {
-            let mapped = bindings::dma_map_sgtable(device, &mut table, direction, 0);
+            let mapped = bindings::dma_map_sgtable(device, &mut table, direction.0, 0);
             to_result(mapped).inspect_err(|_| bindings::sg_free_table(&mut table))?;
         }
         let mapping = room.write(Mapping {
@@ -374,12 +383,12 @@ callbacks! {
     fn unmap(
         _attachment: *mut bindings::dma_buf_attachment,
         table: *mut bindings::sg_table,
-        direction: bindings::dma_data_direction,
+        direction: Direction,
     ) -> () {
         // SAFETY: Called once with the pointer that `map()` returned: `table` is the first field.
         unsafe {
             let mut mapping = KBox::from_raw(table.cast::<Mapping<T>>());
-            bindings::dma_unmap_sgtable(mapping.device, &raw mut mapping.table, direction, 0);
+            bindings::dma_unmap_sgtable(mapping.device, &raw mut mapping.table, direction.0, 0);
             bindings::sg_free_table(&raw mut mapping.table);
         }
     }
