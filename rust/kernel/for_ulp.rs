@@ -5,12 +5,12 @@
 //! A module includes this file as `kernel_ext`, includes the bindings as `bindings` and calls
 //! `module!`, all in its root. `mod.rs` would make a ULP depend on dma-buf and DAX.
 
-/// Leaves the items out: KUnit would run their suites once for each ULP.
-macro_rules! not_for_ulps {
-    ($($item:item)*) => {};
-}
+pub(crate) mod sync {
+    //! Synchronisation for ULPs.
 
-pub(crate) mod sync;
+    pub(crate) mod global;
+    pub(crate) mod racing;
+}
 
 pub(crate) mod rdma {
     //! RDMA for ULPs.

@@ -17,13 +17,6 @@
 //!
 //! A module includes this file as `kernel_ext` and the bindings as `bindings`, both in its root.
 
-/// The items, which a ULP leaves out: `for_ulp.rs` has another macro of this name.
-macro_rules! not_for_ulps {
-    ($($item:item)*) => {
-        $($item)*
-    };
-}
-
 pub(crate) mod alloc;
 pub(crate) mod dma_buf;
 pub(crate) mod export_c;

@@ -11,12 +11,9 @@
 //! | `racing.rs` | fields and bytes that others write at the same time |
 //! | `rcu_arc.rs` | shared values that readers find under RCU, and keep by a count |
 
+pub(crate) mod barrier;
 pub(crate) mod global;
+pub(crate) mod lock;
+pub(crate) mod pending;
 pub(crate) mod racing;
-
-not_for_ulps! {
-    pub(crate) mod barrier;
-    pub(crate) mod lock;
-    pub(crate) mod pending;
-    pub(crate) mod rcu_arc;
-}
+pub(crate) mod rcu_arc;
