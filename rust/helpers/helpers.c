@@ -10,3 +10,5 @@
 
 #include "memory.c"
 #include "rdma.c"
+#include "sync.c"
+#include "task.c"

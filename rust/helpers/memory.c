@@ -10,7 +10,6 @@
 #include <linux/mm.h>
 #include <linux/nodemask.h>
 #include <linux/pci-p2pdma.h>
-#include <linux/sched/signal.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 
@@ -280,14 +279,4 @@ __rust_helper void rust_helper_vma_set_device_memory(struct vm_area_struct *vma,
 	vm_flags_set(vma, VM_MIXEDMAP | VM_DONTEXPAND | VM_DONTDUMP | (uncached ? VM_IO : 0));
 	if (uncached)
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
-}
-
-__rust_helper bool rust_helper_current_is_killed(void)
-{
-	return fatal_signal_pending(current);
-}
-
-__rust_helper void rust_helper_group_leader_comm(char *comm)
-{
-	get_task_comm(*(char (*)[TASK_COMM_LEN])comm, current->group_leader);
 }

@@ -2,4 +2,3 @@
 
 #define __rust_helper
 #include "../../rust/helpers/rdma.c"
-#include "../../rust/helpers/rdma_ulp.c"
