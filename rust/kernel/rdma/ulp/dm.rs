@@ -49,8 +49,8 @@ impl DeviceMemory {
             ..pin_init::zeroed()
         };
         // SAFETY: The device is registered.
-        let raw =
-            from_err_ptr(unsafe { bindings::ib_alloc_dm_class(device.as_raw(), &attr, class) })?;
+        let raw = unsafe { bindings::ib_alloc_dm_class(device.as_raw(), &attr, class) };
+        let raw = from_err_ptr(raw)?;
         // INVARIANT: Allocated above.
         let this = Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
