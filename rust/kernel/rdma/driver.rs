@@ -69,7 +69,7 @@ impl DriverOps {
     /// # Safety
     ///
     /// `ops` must be as the type invariant requires, and operations for the devices of the module
-    /// that implements [`DeviceOps`].
+    /// that implements [`DeviceOps`](super::ops::DeviceOps).
     pub(crate) unsafe fn new(ops: *const bindings::ib_device_ops) -> Self {
         // INVARIANT: By the safety requirement.
         Self(ops)
