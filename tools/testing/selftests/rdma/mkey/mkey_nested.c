@@ -218,6 +218,33 @@ TEST_F(nested, rights)
 		  nested_access(&self->s, key[3], MKT_READ, 0, 100));
 }
 
+/* the same for so many pieces that a bind need not list them */
+TEST_F(nested, rights_of_many_pieces)
+{
+	struct ibv_mr **key = self->key;
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibmkey_block block = {
+		.bytes_count = 16,
+		.stride = { 32 },
+	};
+	const uint64_t repeat = 128;
+
+	ASSERT_EQ(0, nested_bind(key[0], leaf->mr->lkey, leaf->addr, 4096,
+				 MKT_ACCESS_ALL));
+	block.lkey = key[0]->lkey;
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key[1], MKT_ACCESS_ALL, 1, &repeat,
+					      1, &block));
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key[1], MKT_WRITE, 8, 1000));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+				   self->s.dev[1].pd, IBV_ACCESS_REMOTE_READ));
+	EXPECT_NE(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key[1], MKT_WRITE, 8, 1000));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  nested_access(&self->s, key[1], MKT_READ, 8, 1000));
+}
+
 /* an operand must be in one block of every level */
 TEST_F(nested, atomics)
 {
