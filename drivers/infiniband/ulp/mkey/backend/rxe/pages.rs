@@ -111,6 +111,7 @@ impl CopyPages for Pages<'_> {
         let addrs = list.map(|addr| addr.wrapping_add(delta));
         match self {
             Self::List(pages) => copy_list(pages, addrs, of, payload),
+            Self::Parts(pages) => copy_list(pages, addrs, of, payload),
             Self::All => copy_list(&mut AllMemory, addrs, of, payload),
             Self::OnDemand(memory) => {
                 let copied = copy_list(memory, addrs, of, payload);
