@@ -8,6 +8,7 @@
 //! | `backend/copy.rs` | the copy of strided segments, page by page |
 //! | `backend/pins.rs` | the pins of the MRs to which bindings refer |
 //! | `backend/rxe.rs`, `backend/rxe/` | software RoCE |
+//! | `backend/slot_value.rs` | the type of the objects in the slots of claimed MRs |
 //!
 //! Only a backend knows its driver's private structures. The rest of the module names the backend's
 //! type only by [`Hw`].
@@ -16,6 +17,7 @@ mod copy;
 pub(crate) mod interface;
 pub(crate) mod pins;
 mod rxe;
+mod slot_value;
 
 use crate::kernel_ext::sync::racing;
 

@@ -23,8 +23,12 @@ use crate::{
     },
     parameters,
     region::{
-        binding::MAX_ENTRIES, fast_reg::FastReg, table::Regions, window::Windows, Kind, Pins,
-        Region,
+        binding::MAX_ENTRIES,
+        fast_reg::FastReg,
+        state::Pins,
+        table::Regions,
+        window::Windows,
+        Kind, Region,
     },
 };
 use kernel::{prelude::*, sync::Arc};

@@ -12,10 +12,11 @@
 //! | `region/binding/peers.rs` | the peers that may use a binding |
 //! | `region/binding/work.rs` | an upper bound of the work of a packet through a nest |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
+//! | `region/state.rs` | the part to which bindings and pins refer |
 //! | `region/table.rs` | the regions of a device |
 //! | `region/tag.rs` | the tags of keys |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
-//! | `region/fast_reg.rs` | regions for fast registration by kernel users |
+//! | `region/fast_reg.rs`, `region/registration.rs` | regions for fast registration by kernel users |
 //! | `region/staged.rs` | layouts that kernel users stage for a key |
 //! | `region/show.rs` | the regions of a device in debugfs |
 //! | `region/unbind.rs` | unbinds |
@@ -37,7 +38,7 @@
 //!
 //! A count keeps a binding. The region has one reference, and each access in progress has one
 //! (`rust/kernel/sync/rcu_arc.rs`). A binding that was replaced is *retired* until its last
-//! reference is dropped. `Region::retired` counts the retired bindings. A change that must leave no
+//! reference is dropped. `RegionState::retired` counts the retired bindings. A change that must leave no
 //! access behind drops the reference of the region, and waits until that count is zero.
 
 pub(crate) mod binding;
@@ -47,7 +48,9 @@ pub(crate) mod indices;
 pub(crate) mod rebind;
 pub(crate) mod rights;
 pub(crate) mod show;
+mod registration;
 pub(crate) mod staged;
+pub(crate) mod state;
 pub(crate) mod table;
 mod tag;
 mod unbind;
@@ -55,10 +58,7 @@ pub(crate) mod window;
 mod yielding;
 
 use crate::{
-    backend::{
-        pins::{self, Holder},
-        Claimed, ClaimedMr,
-    },
+    backend::{Claimed, ClaimedMr},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
@@ -66,12 +66,17 @@ use crate::{
         sched::Process,
         sync::{
             lock::{new_many_mutex, LockMany, Many, ManyMutex},
-            pending::{Pending, Timeout},
+            pending::Timeout,
             rcu_arc::{RcuArc, RcuCell, RcuUnique},
         },
     },
     limits::owner::OwnerCharge,
-    region::{binding::Binding, fast_reg::FastReg, staged::StagedLayouts},
+    region::{
+        binding::Binding,
+        fast_reg::FastReg,
+        staged::StagedLayouts,
+        state::{Pins, RegionState},
+    },
 };
 use core::{mem, ptr};
 use kernel::{
@@ -82,15 +87,6 @@ use kernel::{
         Arc, //
     },
 };
-
-/// The pins of the MRs of a device.
-pub(crate) type Pins = pins::Pins<Region>;
-
-/// The pin of a leaf.
-pub(crate) type LeafPin = pins::Pin<Region>;
-
-/// The key and the binding for which a leaf is pinned.
-pub(crate) type PinnedFor = pins::PinnedFor<Region>;
 
 /// The kind of a region.
 pub(crate) enum Kind {
@@ -145,20 +141,14 @@ type EditGuard<'a> = Guard<'a, Edit, Many>;
 pub(crate) struct Region {
     /// The address of the MR.
     mr: usize,
-    /// The index of the MR.
-    index: u32,
     /// `true` while the driver deregisters the MR, and afterwards. Another MR may get its address.
     gone: Atomic<bool>,
     /// The lkey.
     lkey: Atomic<u32>,
     pub(crate) kind: Kind,
     pub(crate) binding: RcuCell<Binding>,
-    /// The number of the binding; 0 without one.
-    bound: Atomic<u64>,
-    /// The number of the last binding that was described.
-    described: Atomic<u64>,
-    /// The retired bindings that accesses keep.
-    pub(crate) retired: Pending,
+    /// The part to which bindings and pins refer.
+    pub(crate) state: Arc<RegionState>,
     /// The reason of the last work request that could not bind the region: the errno value in the
     /// upper 32 bits, the number of the entry in the lower ones.
     refused: Atomic<u64>,
@@ -178,7 +168,8 @@ impl Region {
         maker: Option<Process>,
         charge: OwnerCharge,
     ) -> Result<Arc<Self>> {
-        let (lkey, index) = (mr.lkey(), mr.index());
+        let lkey = mr.lkey();
+        let state = RegionState::new(mr.index())?;
         let unbound = Edit {
             last_written: mr.rkey(),
             yielded: false,
@@ -186,14 +177,11 @@ impl Region {
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
-                index,
                 gone: Atomic::new(false),
                 lkey: Atomic::new(lkey),
                 kind,
                 binding: RcuCell::empty(),
-                bound: Atomic::new(0),
-                described: Atomic::new(0),
-                retired: Pending::none(),
+                state,
                 refused: Atomic::new(0),
                 charge,
                 maker,
@@ -219,7 +207,7 @@ impl Region {
 
     /// Returns the index of the MR.
     pub(crate) fn index(&self) -> u32 {
-        self.index
+        self.state.index
     }
 
     /// Returns the lkey.
@@ -263,34 +251,22 @@ impl Region {
         }
     }
 
-    /// Returns a number for a binding that is being described.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.described
-            .fetch_add(1, ordering::Relaxed)
-            .wrapping_add(1)
-    }
-
-    /// Returns the number of the binding; 0 without one.
-    fn binding_number(&self) -> u64 {
-        self.bound.load(ordering::Relaxed)
-    }
-
     /// Replaces the binding. The result keeps the old binding, as accesses in progress do. The
     /// caller holds `edit`, or the lock of a new region or of a fast registration. It also holds the
     /// lock of the pins if another key may refer to this one.
     fn exchange_binding(
-        self: &Arc<Self>,
+        &self,
         new: Option<RcuUnique<Binding>>,
     ) -> Option<RcuArc<Binding>> {
         let number = new.as_ref().map_or(0, |new| new.number);
         let new = new.map(|mut new| {
-            new.region = Some(self.clone());
+            new.region = Some(self.state.clone());
             new.share()
         });
-        self.bound.store(number, ordering::Relaxed);
+        self.state.set_bound(number);
         let old = self.binding.swap(new);
         if old.is_some() {
-            self.retired.add();
+            self.state.retired.add();
         }
         old
     }
@@ -301,7 +277,7 @@ impl Region {
     /// # Errors
     ///
     /// Those of [`Pending::wait`]. Accesses are left then.
-    pub(crate) fn end(self: &Arc<Self>, timeout: Timeout) -> Result {
+    pub(crate) fn end(&self, timeout: Timeout) -> Result {
         let many = LockMany::new();
         // A rebind or unbind in progress holds `edit`.
         let edit = many.lock(&self.edit);
@@ -309,7 +285,7 @@ impl Region {
         drop(edit);
         drop(many);
         drop(old);
-        self.retired.wait(timeout)
+        self.state.retired.wait(timeout)
     }
 
     /// Records why a work request was refused, and which entry of its description was the reason.
@@ -332,11 +308,5 @@ impl Region {
             Kind::DmaBuf { access, .. } => *access,
             _ => leaf,
         }
-    }
-}
-
-impl Holder for Region {
-    fn is_bound_to(&self, number: u64) -> bool {
-        self.binding_number() == number
     }
 }

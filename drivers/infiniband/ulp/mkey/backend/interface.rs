@@ -17,7 +17,6 @@ use crate::{
         user::User,
     },
     layout::{GatherList, Row},
-    region::Region,
 };
 use core::ops::Deref;
 use kernel::{
@@ -82,15 +81,14 @@ pub(crate) trait DriverWindow {
 ///
 /// A slot is a pointer in the driver's own structure of a claimed MR, by which the data path finds
 /// the object of the MR without a look-up. The slot is a part of the MR, so only code that has a
-/// reference to the MR fills and empties it ([`ClaimedMr::slot`]). The data path reads it under SRCU.
+/// reference to the MR reads it ([`ClaimedMr::object`]). The driver waits for all references when it
+/// deregisters the MR, and the owner of the object keeps it until then. So a reader needs no lock and
+/// no count.
 ///
 /// # Safety
 ///
 /// Only one type implements this trait, because a slot does not record the type of its object.
 pub(crate) unsafe trait SlotValue: Send + Sync + 'static {}
-
-// SAFETY: This is the only implementation.
-unsafe impl SlotValue for Region {}
 
 /// An MR that a backend has claimed: the driver calls this module for accesses to it. Only a
 /// backend makes references to such MRs, so code that has one cannot pass another MR to these

@@ -10,7 +10,7 @@ use crate::{
     region::{
         binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
         rights::supported,
-        PinnedFor,
+        state::PinnedFor,
     },
 };
 use core::mem;
@@ -60,7 +60,7 @@ impl Key<'_> {
             access,
             found: Found {
                 key: self,
-                number: self.region.next_number(),
+                number: self.region.state.next_number(),
                 charge,
                 leaves: KVVec::new(),
                 last: None,
@@ -125,7 +125,7 @@ impl Found<'_> {
         }
         let key = self.key;
         let of = PinnedFor {
-            holder: key.region.clone(),
+            holder: key.region.state.clone(),
             number: self.number,
         };
         let mut leaf = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1, Some(of))?;

@@ -11,7 +11,8 @@ use crate::{
     mkey_core::Core,
     region::{
         binding::{Leaf, LeafPlace},
-        Kind, PinnedFor, Pins, Region,
+        state::{PinnedFor, Pins},
+        Kind, Region,
     },
 };
 use kernel::prelude::*;

@@ -21,9 +21,8 @@ use crate::{
     layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
     limits::owner::{Owner, OwnerCharge},
     region::{
-        fast_reg::FastReg,
         indices::{KIndexed, KIndices},
-        LeafPin, PinnedFor, Region,
+        state::{LeafPin, PinnedFor, RegionState},
     },
 };
 use core::mem::size_of;
@@ -165,7 +164,7 @@ pub(crate) struct Binding {
     /// The number among the bindings of a key; 0 for other regions. Pins are made for it.
     pub(crate) number: u64,
     /// The region that has this binding, or had it; [`None`] until then.
-    pub(crate) region: Option<Arc<Region>>,
+    pub(crate) region: Option<Arc<RegionState>>,
     /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
     /// it.
     _charge: Option<OwnerCharge>,
@@ -183,11 +182,17 @@ enum Extra {
     Registered(Registered),
 }
 
+/// A place for a layout for fast registration.
+pub(crate) trait Home: Send + Sync {
+    /// Gets a layout back that no access uses any more.
+    fn put_back(&self, layout: RcuUnique<Binding>);
+}
+
 /// A fast registration.
 #[derive(Default)]
 pub(crate) struct Registered {
     /// Gets the layout back when no access uses it any more; [`None`] while it is not registered.
-    pub(crate) home: Option<Arc<FastReg>>,
+    pub(crate) home: Option<Arc<dyn Home>>,
     /// The address of the first byte.
     pub(crate) start: u64,
     /// The lkey and rkey of the registration.

@@ -20,14 +20,14 @@ use crate::{
             rcu_arc::{RcuArc, RcuUnique},
         },
     },
-    region::{binding::Binding, Edit, EditGuard, Kind, Pins, Region},
+    region::{binding::Binding, state::Pins, Edit, EditGuard, Kind, Region},
 };
 use core::mem;
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 
 /// A region, and its new binding.
 pub(crate) struct Change<'a> {
-    pub(crate) region: &'a Arc<Region>,
+    pub(crate) region: &'a Region,
     pub(crate) mr: &'a Claimed,
     /// The number of the change in the caller's list.
     pub(crate) number: usize,
@@ -98,7 +98,7 @@ impl<'a, 'c> Editing<'a, 'c> {
     /// Those of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
     fn finish(&mut self, timeout: Timeout) -> Result {
         drop(self.old.take());
-        let waited = self.change.region.retired.wait(timeout);
+        let waited = self.change.region.state.retired.wait(timeout);
         let (range, access) = self.published;
         self.change.mr.publish(range, access);
         waited
@@ -227,7 +227,7 @@ impl Region {
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen` or those
     /// that it has. The caller holds the lock of the pins.
     fn replace(
-        self: &Arc<Self>,
+        &self,
         edit: &mut Edit,
         mr: &Claimed,
         chosen: Option<u32>,
@@ -264,7 +264,7 @@ impl Region {
     /// Replaces the binding with `new` after [`Self::check_queued`]. The caller holds `edit` and
     /// the lock of the pins.
     fn bind_queued(
-        self: &Arc<Self>,
+        &self,
         edit: &mut Edit,
         queued: &QueuedBind,
         mr: &Claimed,
@@ -295,7 +295,7 @@ impl Region {
     /// key takes longer than the timeout of `queued`; `EINVAL` for another rkey and for a key that is
     /// being destroyed. `new` is not taken out then.
     pub(crate) fn bind_from_queue(
-        self: &Arc<Self>,
+        &self,
         queued: &QueuedBind,
         pins: &Pins,
         mr: &Claimed,
@@ -319,7 +319,7 @@ impl Region {
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the
     /// caller chose any. The errors are those of [`apply`].
     pub(crate) fn bind_as(
-        self: &Arc<Self>,
+        &self,
         pins: &Pins,
         mr: &Claimed,
         new: &mut Option<RcuUnique<Binding>>,
@@ -341,7 +341,7 @@ impl Region {
     }
 
     /// Binds `new` to a region that nothing refers to and no access uses.
-    pub(crate) fn bind_first(self: &Arc<Self>, pins: &Pins, mr: &Claimed, new: RcuUnique<Binding>) {
+    pub(crate) fn bind_first(&self, pins: &Pins, mr: &Claimed, new: RcuUnique<Binding>) {
         let many = LockMany::new();
         let mut edit = many.lock(&self.edit);
         let (range, access) = published(&new);

@@ -10,7 +10,7 @@
 //! `Regions::known` is a spinlock, so that a thread with a low priority does not hold up other
 //! processes of the device. It is innermost.
 
-use super::Region;
+use super::{state::RegionState, Region};
 use crate::kernel_ext::rdma::Mr;
 use core::iter;
 use kernel::{
@@ -78,6 +78,12 @@ impl Regions {
     /// Returns the region at `index`, whose MR may have been freed.
     pub(crate) fn at(&self, index: u32) -> Option<Arc<Region>> {
         self.known.lock().get(&index).cloned()
+    }
+
+    /// Returns the region with this state, if it is still in the table.
+    pub(crate) fn with_state(&self, state: &Arc<RegionState>) -> Option<Arc<Region>> {
+        let region = self.at(state.index)?;
+        Arc::ptr_eq(&region.state, state).then_some(region)
     }
 
     /// Returns the regions that are in the table, in the order of their indices. The lock is not

@@ -3,7 +3,7 @@
 //! Unbinds of a region, by a call and by an invalidation. `region/yielding.rs` has the unbinds by
 //! the deregistration of a leaf.
 
-use super::{binding::Binding, rights::Origin, Edit, Kind, Pins, Region};
+use super::{binding::Binding, rights::Origin, state::Pins, Edit, Kind, Region};
 use crate::{
     backend::{Claimed, ClaimedMr},
     kernel_ext::{
@@ -11,7 +11,7 @@ use crate::{
         sync::{lock::LockMany, pending::Timeout, rcu_arc::RcuArc},
     },
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 
 impl Region {
     /// Returns `true` if a peer may invalidate the binding.
@@ -30,7 +30,7 @@ impl Region {
     /// [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait). After an error of the wait
     /// the region is unbound, and no access begins.
     pub(crate) fn unbind(
-        self: &Arc<Self>,
+        &self,
         pins: &Pins,
         mr: &Claimed,
         origin: Origin,
@@ -45,13 +45,13 @@ impl Region {
         let take = || pins.if_unpinned(mr.index(), |_| self.take_out(&mut edit, mr, origin, key));
         let old = pins.when_unpinned(mr.index(), timeout, take)??;
         drop(old);
-        self.retired.wait(timeout)
+        self.state.retired.wait(timeout)
     }
 
     /// Takes the binding out and changes the tag. The caller holds the lock of the pins. As for
     /// [`Self::unbind`].
     fn take_out(
-        self: &Arc<Self>,
+        &self,
         edit: &mut Edit,
         mr: &Claimed,
         origin: Origin,
@@ -82,8 +82,8 @@ impl Region {
     }
 
     /// Takes the binding of the hidden MR of a window out, without waiting for accesses. No access
-    /// begins after this returns. The caller drops the result, and waits for [`Self::retired`].
-    pub(crate) fn clear(self: &Arc<Self>, mr: &Claimed) -> Option<RcuArc<Binding>> {
+    /// begins after this returns. The caller drops the result, and waits for the retired bindings.
+    pub(crate) fn clear(&self, mr: &Claimed) -> Option<RcuArc<Binding>> {
         let many = LockMany::new();
         let _edit = many.lock(&self.edit);
         mr.withdraw();

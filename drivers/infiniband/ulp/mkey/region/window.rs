@@ -38,7 +38,7 @@ use crate::{
         },
     },
     limits::owner::Owner,
-    region::{binding::Binding, Pins, Region},
+    region::{binding::Binding, state::Pins, Region},
 };
 use kernel::{
     new_mutex, new_spinlock,
@@ -125,7 +125,7 @@ impl Bindings {
             None => slot.insert(make()?).clone(),
         };
         let mr = hidden.claimed()?;
-        if !hidden.region.retired.is_none() {
+        if !hidden.region.state.retired.is_none() {
             return Err(EBUSY);
         }
         hidden.region.bind_first(pins, mr, new);
@@ -224,7 +224,7 @@ impl ReplacedBinding {
             return Ok(());
         };
         drop(old);
-        region.retired.wait(timeout)
+        region.state.retired.wait(timeout)
     }
 }
 
@@ -336,7 +336,7 @@ impl Windows {
         hidden
             .iter()
             .flatten()
-            .try_for_each(|mr| mr.region.retired.wait(timeout))
+            .try_for_each(|mr| mr.region.state.retired.wait(timeout))
     }
 
     /// Takes out the hidden MRs of the window with this address, which was deallocated. Sleeps.

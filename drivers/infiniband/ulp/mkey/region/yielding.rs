@@ -13,7 +13,7 @@
 //! refers to the MR.
 
 use crate::{
-    backend::pins::{FoundPin, Unpinned},
+    backend::pins::{FoundPin, Holder, Unpinned},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::Mr,
@@ -22,14 +22,17 @@ use crate::{
     },
     limits::worker::call_timeout,
     mkey_core::Core,
-    region::{Kind, PinnedFor, Pins, Region},
+    region::{
+        state::{Pins, RegionState},
+        Kind, Region,
+    },
 };
 use core::cmp::Reverse;
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 
 /// Keys that yield and refer to an MR, by their levels, the highest first, and by the indices of
-/// their MRs. The value is the binding of the key that refers to the MR.
-type Yielding = RBTree<(Reverse<usize>, u32), PinnedFor>;
+/// their MRs. The number is that of the binding that refers to the MR.
+type Yielding = RBTree<(Reverse<usize>, u32), (Arc<Region>, u64)>;
 
 impl Region {
     /// Unbinds the key because a leaf is deregistered, if it still has the binding with `number`.
@@ -38,12 +41,12 @@ impl Region {
     /// # Errors
     ///
     /// `EBUSY` if a window or a key refers to the key, and after the `deadline`.
-    fn yield_binding(self: &Arc<Self>, pins: &Pins, number: u64, deadline: &Deadline) -> Result {
+    fn yield_binding(&self, pins: &Pins, number: u64, deadline: &Deadline) -> Result {
         let many = LockMany::new();
         let mut edit = self.lock(&many, deadline.left())?;
         let take_out = || {
             pins.if_unpinned(self.index(), |_| {
-                let has_it = self.binding_number() == number;
+                let has_it = self.state.is_bound_to(number);
                 edit.yielded |= has_it;
                 has_it.then(|| self.exchange_binding(None)).flatten()
             })
@@ -52,7 +55,7 @@ impl Region {
         drop(edit);
         drop(many);
         drop(old);
-        self.retired.wait(deadline.left())
+        self.state.retired.wait(deadline.left())
     }
 }
 
@@ -90,8 +93,8 @@ impl Core {
     /// such a key. `EBUSY` too after the deadline, `EINTR` if the process was killed, `ENOMEM`.
     fn unbind_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
         // A key over another key has more levels, so it is unbound first.
-        for of in self.yielding_over(mr.index())?.values() {
-            of.holder.yield_binding(&self.pins, of.number, deadline)?;
+        for (key, number) in self.yielding_over(mr.index())?.values() {
+            key.yield_binding(&self.pins, *number, deadline)?;
         }
         Ok(())
     }
@@ -110,38 +113,42 @@ impl Core {
         while let Some(index) = next.pop() {
             self.pins.each(index, |pin| {
                 sched::check_killed()?;
-                let Some((level, of)) = yielding(pin)? else {
+                let Some((region, level, number)) = self.yielding(pin)? else {
                     return Ok(());
                 };
-                let key = (Reverse(level), of.holder.index());
+                let key = (Reverse(level), region.index());
                 if found.get(&key).is_none() {
-                    next.push(of.holder.index(), GFP_MAYFAIL)?;
-                    found.try_create_and_insert(key, of, GFP_MAYFAIL)?;
+                    next.push(region.index(), GFP_MAYFAIL)?;
+                    found.try_create_and_insert(key, (region, number), GFP_MAYFAIL)?;
                 }
                 Ok(())
             })?;
         }
         Ok(found)
     }
-}
 
-/// Returns the binding of a key that yields, and its number of levels, for a pin that is live.
-///
-/// # Errors
-///
-/// `EBUSY` if the pin is live, and not that of a key that yields.
-fn yielding(pin: FoundPin<Region>) -> Result<Option<(usize, PinnedFor)>> {
-    if !pin.is_live {
-        return Ok(None);
+    /// Returns the key for which an MR is pinned, its number of levels, and the number of its
+    /// binding, if the pin is live.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the pin is live, and not that of a key that yields.
+    fn yielding(&self, pin: FoundPin<RegionState>) -> Result<Option<(Arc<Region>, usize, u64)>> {
+        if !pin.is_live {
+            return Ok(None);
+        }
+        let of = pin.of.ok_or(EBUSY)?;
+        // Another thread may just have unbound or destroyed the key.
+        let Some(region) = self.regions.with_state(&of.holder) else {
+            return Ok(None);
+        };
+        let Kind::Key { yields: true, .. } = region.kind else {
+            return Err(EBUSY);
+        };
+        let binding = region.binding.get();
+        let level = binding
+            .filter(|binding| binding.number == of.number)
+            .map(|binding| binding.depth());
+        Ok(level.map(|level| (region, level, of.number)))
     }
-    let of = pin.of.ok_or(EBUSY)?;
-    let Kind::Key { yields: true, .. } = of.holder.kind else {
-        return Err(EBUSY);
-    };
-    let binding = of.holder.binding.get();
-    let level = binding
-        .filter(|binding| binding.number == of.number)
-        .map(|binding| binding.depth());
-    // Another thread may just have unbound the key.
-    Ok(level.map(|level| (level, of)))
 }
