@@ -383,9 +383,8 @@ struct ib_mkey_bind {
  *
  * All descriptions are checked completely, against the bindings before the call.
  * Then all keys are bound. Accesses through the old bindings have ended when this
- * returns. The call waits for one grace period, not for one for each key. During
- * the call, an access may find the new binding of one key and the old binding of
- * another.
+ * returns. During the call, an access may find the new binding of one key and the
+ * old binding of another.
  *
  * Return: 0, or a negative errno as of ib_bind_mkey_list(); then nothing has
  * changed. -EINVAL for a key that is named twice or belongs to another device;

@@ -23,11 +23,7 @@ use crate::{
     },
     parameters,
     region::{
-        binding::MAX_ENTRIES,
-        fast_reg::FastReg,
-        state::Pins,
-        table::Regions,
-        window::Windows,
+        binding::MAX_ENTRIES, fast_reg::FastReg, state::Pins, table::Regions, window::Windows,
         Kind, Region,
     },
 };

@@ -46,9 +46,9 @@ pub(crate) mod fast_reg;
 pub(crate) mod flat;
 pub(crate) mod indices;
 pub(crate) mod rebind;
+mod registration;
 pub(crate) mod rights;
 pub(crate) mod show;
-mod registration;
 pub(crate) mod staged;
 pub(crate) mod state;
 pub(crate) mod table;
@@ -254,10 +254,7 @@ impl Region {
     /// Replaces the binding. The result keeps the old binding, as accesses in progress do. The
     /// caller holds `edit`, or the lock of a new region or of a fast registration. It also holds the
     /// lock of the pins if another key may refer to this one.
-    fn exchange_binding(
-        &self,
-        new: Option<RcuUnique<Binding>>,
-    ) -> Option<RcuArc<Binding>> {
+    fn exchange_binding(&self, new: Option<RcuUnique<Binding>>) -> Option<RcuArc<Binding>> {
         let number = new.as_ref().map_or(0, |new| new.number);
         let new = new.map(|mut new| {
             new.region = Some(self.state.clone());

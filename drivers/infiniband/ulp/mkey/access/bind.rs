@@ -6,8 +6,8 @@
 //! or into the request. A kernel user has staged it (`region/staged.rs`).
 //!
 //! A process must not delay the worker. The worker therefore refuses a description in ODP memory,
-//! whose pages the process may be slow to provide. It waits for no access to the key;
-//! `region/old.rs` keeps the old binding. A description has at most `MAX_ENTRIES` entries, blocks
+//! whose pages the process may be slow to provide. It waits for no access to the key; accesses keep
+//! the old binding. A description has at most `MAX_ENTRIES` entries, blocks
 //! or indices.
 
 use super::request::{checked, KeyRequest};

@@ -38,13 +38,7 @@ impl Region {
     /// `EINVAL` for an MR that is not for fast registration, if the MR is registered already, has no
     /// staged layout or is in another protection domain, if `key` names another MR, and if an access
     /// flag is not supported.
-    pub(crate) fn register(
-        &self,
-        mr: &Claimed,
-        pd: &Pd,
-        key: u32,
-        access: Access,
-    ) -> Result {
+    pub(crate) fn register(&self, mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
         let fast = self.fast_reg()?;
         // The mapped memory may not be persistent, so it cannot be flushed to persistence.
         let supported = rights::supported(access) && !access.contains(Right::FlushPersistent);
@@ -126,7 +120,9 @@ impl Region {
         }
         if origin == Origin::Remote {
             let active = self.binding.get();
-            let serves = active.as_ref().is_some_and(|active| serves_peers(active.access));
+            let serves = active
+                .as_ref()
+                .is_some_and(|active| serves_peers(active.access));
             // The region keeps the layout while the lock is held, so this is not the last reference.
             drop(active);
             if !serves {

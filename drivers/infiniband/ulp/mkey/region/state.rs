@@ -50,7 +50,9 @@ impl RegionState {
 
     /// Returns a number for a binding that is being described.
     pub(crate) fn next_number(&self) -> u64 {
-        self.described.fetch_add(1, ordering::Relaxed).wrapping_add(1)
+        self.described
+            .fetch_add(1, ordering::Relaxed)
+            .wrapping_add(1)
     }
 
     /// Records the number of the binding, or 0.
