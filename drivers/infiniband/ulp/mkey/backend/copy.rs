@@ -234,7 +234,7 @@ pub(crate) fn copy<M: Memory>(
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
     payload.check(&row)?;
-    if row.count > 1 && row.stride.unsigned_abs() >= FAR {
+    if row.count == 1 || row.stride.unsigned_abs() >= FAR {
         let mut next = row.addr;
         let addrs = (0..row.count).map(|_| {
             let addr = next;
