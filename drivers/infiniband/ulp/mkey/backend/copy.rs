@@ -305,13 +305,15 @@ pub(crate) fn copy_list<M: Memory>(
     (len, at): (u64, u64),
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
+    let count = addrs.len();
     let row = Row {
         at,
-        count: addrs.len() as u64,
+        count: count as u64,
         ..Row::of(0, 0, len)
     };
     payload.check(&row)?;
-    copy_any_list(memory, addrs, row, payload)
+    // No more than were checked, even if there are more.
+    copy_any_list(memory, addrs.take(count), row, payload)
 }
 
 /// Copies the segments at the addresses `addrs`. [`Payload::check`] has accepted their positions,
