@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Counts of what the module did since it was loaded, for all devices together.
-//!
+
 use kernel::{
     prelude::*,
     sync::atomic::{ordering, Atomic},
