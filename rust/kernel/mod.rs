@@ -17,7 +17,6 @@
 //!
 //! A module includes this file as `kernel_ext` and the bindings as `bindings`, both in its root.
 
-pub(crate) mod alloc;
 pub(crate) mod dma_buf;
 pub(crate) mod export_c;
 pub(crate) mod memory;
@@ -26,6 +25,35 @@ pub(crate) mod sched;
 pub(crate) mod sync;
 pub(crate) mod uaccess;
 pub(crate) mod user;
+
+pub(crate) mod alloc {
+    //! Allocation flags that the kernel crate has no names for.
+    //!
+    //! C header: [`include/linux/gfp_types.h`](srctree/include/linux/gfp_types.h)
+
+    use crate::bindings;
+    use core::mem::transmute;
+    use kernel::{alloc::Flags, prelude::*};
+
+    // `Flags` is a structure whose only field is the bit mask of C. Check that against a constant of
+    // the crate.
+    const _: () = {
+        // SAFETY: Both types are a number of the same size.
+        let raw = unsafe { transmute::<Flags, bindings::gfp_t>(GFP_KERNEL_ACCOUNT) };
+        assert!(raw == bindings::GFP_KERNEL_ACCOUNT);
+    };
+
+    /// Flags for large allocations on behalf of a process, which may fail. They are charged to the
+    /// control group of the process. If the group or the machine has no memory, the allocation fails
+    /// without a message and without the OOM killer.
+    pub(crate) const GFP_MAYFAIL: Flags = {
+        let raw = bindings::GFP_KERNEL_ACCOUNT
+            | bindings::__GFP_NOWARN
+            | 1 << bindings::___GFP_RETRY_MAYFAIL_BIT;
+        // SAFETY: Both types are a number of the same size, and any number is a set of flags.
+        unsafe { transmute::<bindings::gfp_t, Flags>(raw) }
+    };
+}
 
 pub(crate) mod error {
     //! Error codes that the `kernel` crate has no constants for.
