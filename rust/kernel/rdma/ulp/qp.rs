@@ -224,8 +224,9 @@ impl Qp {
                 compare_add: add,
                 ..pin_init::zeroed()
             };
-            // SAFETY: The request is valid, and `local` borrows or holds its memory.
-            return unsafe { self.run(&mut atomic.wr) };
+            // SAFETY: The request is valid: `wr` is its first field. `local` borrows or holds the
+            // memory.
+            return unsafe { self.run((&raw mut atomic).cast()) };
         }
         wr.opcode = match work {
             Work::Write => bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
@@ -236,8 +237,9 @@ impl Qp {
             remote_addr: addr,
             rkey,
         };
-        // SAFETY: As above.
-        unsafe { self.run(&mut rdma.wr) }
+        // SAFETY: The request is valid: `wr` is its first field. `local` borrows or holds the
+        // memory.
+        unsafe { self.run((&raw mut rdma).cast()) }
     }
 
     /// Binds `key` to its staged layout, with the access flags `access`: REG_MR. If the status is
@@ -256,8 +258,8 @@ impl Qp {
             ..pin_init::zeroed()
         };
         bind.wr.opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
-        // SAFETY: The request is valid, and so is the key.
-        let status = unsafe { self.run(&mut bind.wr) }?;
+        // SAFETY: The request is valid: `wr` is its first field. The key is valid, too.
+        let status = unsafe { self.run((&raw mut bind).cast()) }?;
         if status == Status::SUCCESS {
             Ok(Ok(key.into_bound()))
         } else {
