@@ -156,7 +156,8 @@ unsafe impl<T> FromC for &Given<T> {
     type C = *const T;
 }
 
-// SAFETY: As above, for each structure.
+// SAFETY: The pointer is to initialised structures as the type invariant requires. They and the
+// memory to which they point do not change.
 unsafe impl<T> Element for Given<T> {
     type C = T;
 }

@@ -34,7 +34,7 @@ pub(crate) struct DmaBuf(Opaque<bindings::dma_buf>);
 
 // SAFETY: Any thread may use a dma-buf.
 unsafe impl Send for DmaBuf {}
-// SAFETY: As above.
+// SAFETY: Any thread may use a dma-buf, also several at once.
 unsafe impl Sync for DmaBuf {}
 
 // SAFETY: The file counts the references to a dma-buf.
@@ -108,7 +108,7 @@ struct Mapped {
 
 // SAFETY: Any thread may use a dma-buf and its mapping.
 unsafe impl Send for Mapped {}
-// SAFETY: As above.
+// SAFETY: Any thread may use a dma-buf and its mapping, also several at once.
 unsafe impl Sync for Mapped {}
 
 impl Import {
@@ -147,7 +147,7 @@ impl Import {
         let begun = if map.is_iomem {
             Err(eopnotsupp())
         } else {
-            // SAFETY: As above.
+            // SAFETY: The dma-buf is valid, and mapped.
             to_result(unsafe {
                 bindings::dma_buf_begin_cpu_access(raw, DataDirection::Bidirectional.into())
             })

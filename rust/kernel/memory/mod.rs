@@ -157,7 +157,7 @@ pub(crate) struct SharedMemory {
 
 // SAFETY: The memory is plain bytes. Any thread may copy them.
 unsafe impl Send for SharedMemory {}
-// SAFETY: As above.
+// SAFETY: Any thread may copy the bytes, also several at once.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
@@ -318,7 +318,7 @@ impl SharedMemory {
     pub(crate) fn copy_to_user(&self, offset: u64, addr: u64, len: u64) -> Result {
         let (from, len) = self.at(offset, len)?;
         let to = usize::try_from(addr)? as *mut kernel::ffi::c_void;
-        // SAFETY: As in `copy_from_user()`.
+        // SAFETY: `at()` checked the range; `copy_to_user()` checks the user address.
         let left = unsafe { bindings::copy_to_user(to, from.as_ptr().cast(), len) };
         if left != 0 {
             return Err(EFAULT);

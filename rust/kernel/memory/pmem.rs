@@ -54,7 +54,7 @@ pub(crate) struct PmemRegion {
 
 // SAFETY: The pool has its own lock; the other fields are only kept.
 unsafe impl Send for PmemRegion {}
-// SAFETY: As above.
+// SAFETY: The pool locks itself, and nothing changes the other fields.
 unsafe impl Sync for PmemRegion {}
 
 impl PmemRegion {

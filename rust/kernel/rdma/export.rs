@@ -85,7 +85,7 @@ unsafe impl FromC for HeldMr<'_> {
     type C = *mut bindings::ib_mr;
 }
 
-// SAFETY: As above, for each MR.
+// SAFETY: Each pointer is to an MR as the type invariant requires.
 unsafe impl Element for HeldMr<'_> {
     type C = *mut bindings::ib_mr;
 }

@@ -245,7 +245,7 @@ pub(crate) struct OwnedMr(pub(super) NonNull<bindings::ib_mr>);
 
 // SAFETY: MRs may be used from any thread.
 unsafe impl Send for OwnedMr {}
-// SAFETY: As above.
+// SAFETY: Any thread may use an MR, also several at once.
 unsafe impl Sync for OwnedMr {}
 
 impl OwnedMr {

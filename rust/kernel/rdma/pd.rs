@@ -86,7 +86,7 @@ pub(crate) struct OwnedPd(NonNull<bindings::ib_pd>);
 
 // SAFETY: Protection domains may be used from any thread.
 unsafe impl Send for OwnedPd {}
-// SAFETY: As above.
+// SAFETY: Any thread may use a protection domain, also several at once.
 unsafe impl Sync for OwnedPd {}
 
 impl OwnedPd {

@@ -33,7 +33,7 @@ pub(crate) struct KnownDevice {
 
 // SAFETY: Any thread may use a registered device.
 unsafe impl Send for KnownDevice {}
-// SAFETY: As above.
+// SAFETY: Any thread may use a registered device, also several at once.
 unsafe impl Sync for KnownDevice {}
 
 impl ClientOps for KnownDevice {

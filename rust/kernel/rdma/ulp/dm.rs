@@ -24,7 +24,7 @@ pub(crate) struct DeviceMemory {
 
 // SAFETY: Any thread may call the functions on device memory, concurrently.
 unsafe impl Send for DeviceMemory {}
-// SAFETY: As above.
+// SAFETY: Any thread may call the functions on device memory, also several at once.
 unsafe impl Sync for DeviceMemory {}
 
 impl DeviceMemory {
