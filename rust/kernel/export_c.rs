@@ -2,10 +2,11 @@
 
 //! Functions that a module exports to C, and functions that C calls by pointers.
 //!
-//! [`export_c!`] defines a function of a C header, and checks that its type is the one in the header.
-//! [`callbacks!`] defines functions for a table of C. The arguments have Rust types with the
-//! representation of the C types. Each type states the promises of C callers in one place ([`FromC`],
-//! [`Element`]). The body is safe code. [`IntoC`] converts the result to a C type.
+//! [`export_c!`] defines a function of a C header, and checks that its type is the one in the
+//! header. [`callbacks!`] defines functions for a table of C. The arguments have Rust types with
+//! the representation of the C types. Each type states the promises of C callers in one place
+//! ([`FromC`], [`Element`]), so a body needs no unsafe code for them. [`IntoC`] converts the result
+//! to a C type.
 //!
 //! The kernel's `#[export]` checks against `kernel::bindings`, which has no functions of a module.
 
@@ -19,8 +20,8 @@ use kernel::{
 ///
 /// # Safety
 ///
-/// The type has the representation of `C`. The implementation states the promises of C callers about
-/// an argument, which last until the function returns, and relies on nothing else.
+/// The type has the representation of `C`. The implementation states the promises of C callers
+/// about an argument, which last until the function returns, and relies on nothing else.
 pub(crate) unsafe trait FromC: Sized {
     /// The C type.
     type C;

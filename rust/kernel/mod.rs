@@ -35,8 +35,8 @@ pub(crate) mod alloc {
     use core::mem::transmute;
     use kernel::{alloc::Flags, prelude::*};
 
-    // `Flags` is a structure whose only field is the bit mask of C. Check that against a constant of
-    // the crate.
+    // `Flags` is a structure whose only field is the bit mask of C. Check that against a constant
+    // of the crate.
     const _: () = {
         // SAFETY: Both types are a number of the same size.
         let raw = unsafe { transmute::<Flags, bindings::gfp_t>(GFP_KERNEL_ACCOUNT) };
@@ -44,8 +44,8 @@ pub(crate) mod alloc {
     };
 
     /// Flags for large allocations on behalf of a process, which may fail. They are charged to the
-    /// control group of the process. If the group or the machine has no memory, the allocation fails
-    /// without a message and without the OOM killer.
+    /// control group of the process. If the group or the machine has no memory, the allocation
+    /// fails without a message and without the OOM killer.
     pub(crate) const GFP_MAYFAIL: Flags = {
         let raw = bindings::GFP_KERNEL_ACCOUNT
             | bindings::__GFP_NOWARN

@@ -177,8 +177,8 @@ impl<T: Backing> Export<T> {
         ..Self::OPS
     };
 
-    /// Makes a dma-buf of `backing`, or a view of it. It holds a reference to `module`, which has its
-    /// operations.
+    /// Makes a dma-buf of `backing`, or a view of it. It holds a reference to `module`, which has
+    /// its operations.
     ///
     /// # Errors
     ///

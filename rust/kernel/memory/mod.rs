@@ -2,8 +2,8 @@
 
 //! Memory that remote peers and devices access, of one of several kinds.
 //!
-//! `p2p.rs` has memory of a PCI device, published for its peers, and `pmem.rs` persistent memory of a
-//! DAX device.
+//! `p2p.rs` has memory of a PCI device, published for its peers, and `pmem.rs` persistent memory of
+//! a DAX device.
 
 mod p2p;
 mod pmem;

@@ -63,9 +63,9 @@ impl PmemRegion {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if there is no such disk; `EBUSY` if it has another exclusive holder; `EOPNOTSUPP` if
-    /// it is not a DAX device, or if its memory has no pages (a namespace in mode fsdax has pages);
-    /// `ENOMEM`; other errors of opening.
+    /// `ENOENT` if there is no such disk; `EBUSY` if it has another exclusive holder; `EOPNOTSUPP`
+    /// if it is not a DAX device, or if its memory has no pages (a namespace in mode fsdax has
+    /// pages); `ENOMEM`; other errors of opening.
     pub(crate) fn open(name: &CStr) -> Result<Arc<Self>> {
         let mut holder = KBox::new(0, GFP_KERNEL)?;
         let address = (&raw mut *holder).cast::<c_void>();

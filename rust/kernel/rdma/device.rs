@@ -43,7 +43,8 @@ impl Device {
     }
 }
 
-/// A device that is about to be registered. Its driver gives it to the module that extends the device.
+/// A device that is about to be registered. Its driver gives it to the module that extends the
+/// device.
 ///
 /// # Invariants
 ///

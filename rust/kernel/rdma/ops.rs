@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The device operations of a module that extends the devices of a driver: the trait that the module
-//! implements. `table.rs` makes the table of them.
+//! The device operations of a module that extends the devices of a driver: the trait that the
+//! module implements. `table.rs` makes the table of them.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
@@ -24,11 +24,12 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a device that has not the operations of [`Operations::new`](super::table::Operations::new).
+    /// `EOPNOTSUPP` for a device that has not the operations of
+    /// [`Operations::new`](super::table::Operations::new).
     fn of(device: &Device) -> Result<&Self>;
 
-    /// Returns the driver's own operations. There is a device, which may be about to be registered or
-    /// may have been unregistered.
+    /// Returns the driver's own operations. There is a device, which may be about to be registered
+    /// or may have been unregistered.
     fn driver() -> DriverOps;
 
     /// The module's data in a device memory object.
@@ -76,17 +77,17 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     /// `EBUSY` if the MR is pinned.
     fn may_map(&self, mr: &Mr) -> Result;
 
-    /// The data of an MR that was deregistered. Dropping them may sleep as long as the exporter of a
-    /// dma-buf likes.
+    /// The data of an MR that was deregistered. Dropping them may sleep as long as the exporter of
+    /// a dma-buf likes.
     type Left;
 
-    /// Deregisters an MR of a process, or of a kernel user, by calling `driver`. Waits for accesses to the MR. The binding of the MR is
-    /// dropped, or stays if this fails.
+    /// Deregisters an MR of a process, or of a kernel user, by calling `driver`. Waits for accesses
+    /// to the MR. The binding of the MR is dropped, or stays if this fails.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the MR is pinned; `EINTR` if the process is killed meanwhile; `EINVAL` while a window
-    /// of the driver is bound to the MR; those of `driver`.
+    /// `EBUSY` if the MR is pinned; `EINTR` if the process is killed meanwhile; `EINVAL` while a
+    /// window of the driver is bound to the MR; those of `driver`.
     fn dereg_mr(
         &self,
         mr: &Mr,

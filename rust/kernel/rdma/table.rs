@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of device operations of a module that extends the devices of a driver, and the functions
-//! in it, which `ib_core` calls.
+//! The table of device operations of a module that extends the devices of a driver, and the
+//! functions in it, which `ib_core` calls.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -130,8 +130,8 @@ callbacks! {
         let driver = driver.table().dereg_mr.ok_or_else(eopnotsupp)?;
         // SAFETY: The arguments are the core's.
         let driver = || to_result(unsafe { driver(mr.as_raw(), udata) });
-        // The data do not exist yet, or not any more, when the module deallocates its own protection
-        // domain, with the domain's MR of all memory. Nothing refers to that MR then.
+        // The data do not exist yet, or not any more, when the module deallocates its own
+        // protection domain, with the domain's MR of all memory. Nothing refers to that MR then.
         let Ok(data) = T::of(mr.device()) else {
             return driver();
         };

@@ -6,9 +6,9 @@
 //! more. The data of a device exist in between (`backend/rxe/device.rs`).
 //! `device_ops.rs` has the operations of the device.
 //!
-//! The module is also a client of `ib_core`, which tells it when a device gets its name and when users
-//! leave it. A link that was added before ib_mkey was loaded, or by an rdma_rxe without providers,
-//! stays as it is. The client says so in the log.
+//! The module is also a client of `ib_core`, which tells it when a device gets its name and when
+//! users leave it. A link that was added before ib_mkey was loaded, or by an rdma_rxe without
+//! providers, stays as it is. The client says so in the log.
 
 use crate::{
     backend::rxe_keeps,

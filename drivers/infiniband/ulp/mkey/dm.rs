@@ -132,9 +132,9 @@ impl Buffer {
         let store = Arc::new(store, GFP_KERNEL)?;
         // Nothing may fail once `base` is made: a failure would drop the MR before `base`, which
         // refers to the MR.
-        // SAFETY: The buffer keeps the memory and the MR, which drops first. The result drops before
-        // the MR. Its clones are in MRs over the buffer, whose user deregisters them before it
-        // frees the buffer.
+        // SAFETY: The buffer keeps the memory and the MR, which drops first. The result drops
+        // before the MR. Its clones are in MRs over the buffer, whose user deregisters them before
+        // it frees the buffer.
         let back = |new: NewMr<'_>| unsafe { hw.back(new, &store.memory) };
         let (region, base) = OwnedMr::new(pd, u32::try_from(pages)?, back)?;
         Ok(Self {

@@ -65,8 +65,8 @@ impl LeafBlock {
         self
     }
 
-    /// Returns the block for a key or a request of `pd`. The first bytes of all repetitions are from
-    /// `lowest` to `highest` bytes after that of the block.
+    /// Returns the block for a key or a request of `pd`. The first bytes of all repetitions are
+    /// from `lowest` to `highest` bytes after that of the block.
     ///
     /// An lkey is a number, which can name another MR in another domain. So the domain of an MR is
     /// checked here; ib_mkey checks the range. The local DMA lkey has no range, and it would accept
@@ -279,8 +279,8 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_bind_mkey_list()` and the other functions of a bind; `EINVAL` for memory of
-    /// another domain or device; `ERANGE` for bytes outside a [`HostBuffer`].
+    /// The errors of `ib_bind_mkey_list()` and the other functions of a bind; `EINVAL` for memory
+    /// of another domain or device; `ERANGE` for bytes outside a [`HostBuffer`].
     pub(crate) fn bind(
         self,
         access: Access,

@@ -17,7 +17,8 @@
 //! A module includes `rust/kernel/for_ulp.rs`, whose first lines say how.
 //!
 //! The functions are those of [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h) and
-//! [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h). They sleep unless they say otherwise.
+//! [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h). They sleep unless they say
+//! otherwise.
 
 mod devices;
 mod dm;

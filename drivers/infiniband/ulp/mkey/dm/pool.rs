@@ -170,8 +170,9 @@ pub(crate) struct OfferedMemory {
 }
 
 impl OfferedMemory {
-    /// Makes the pools that `offer` has for a device near `node`, which gets the name `new_name`. They give at most `limit` bytes
-    /// of RAM, and to each user at most `user_limit` bytes of all classes, or half of each memory.
+    /// Makes the pools that `offer` has for a device near `node`, which gets the name `new_name`.
+    /// They give at most `limit` bytes of RAM, and to each user at most `user_limit` bytes of all
+    /// classes, or half of each memory.
     pub(crate) fn new(
         (name, new_name): (DeviceName, &CStr),
         offer: Offer<'_>,
