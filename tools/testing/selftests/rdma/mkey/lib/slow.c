@@ -56,6 +56,12 @@ static void *slow_server(void *arg)
 	struct nbd_request request;
 	uint32_t left, n;
 
+	/*
+	 * A fault of a page of the zeros would wait for the lock of the address space. An access that
+	 * waits for this server has that lock, if another thread waits for it, too.
+	 */
+	if (mlock(zeros, sizeof(zeros)))
+		perror("# mlock");
 	while (slow_transfer(slow->socket[1], &request, sizeof(request), true)) {
 		struct nbd_reply reply = { .magic = htonl(NBD_REPLY_MAGIC) };
 		uint32_t type = ntohl(request.type) & 0xffff;
