@@ -132,30 +132,14 @@ void column_clear(struct column *column);
  */
 void column_check(const struct column *column, const struct column *from);
 
-/* request.c */
-
-/*
- * Replaces the queue pair by one of @depth requests that takes binds, WRITEs and invalidations
- * between ibv_wr_start() and ibv_wr_complete().
- */
-void request_extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth);
-
 /* The groups of measurements. */
 void measure_strided(struct bench *bench);
 void measure_layouts(struct bench *bench);
-void measure_lists(struct bench *bench);
-void measure_nested(struct bench *bench);
 void measure_growth(struct bench *bench);
-void measure_fine(struct bench *bench);
 void measure_bind(struct bench *bench);
 void measure_request(struct bench *bench);
-void measure_doorbell(struct bench *bench);
 void measure_message(struct bench *bench);
-void measure_pool(struct bench *bench);
-void measure_memory(struct bench *bench);
 void measure_dm(struct bench *bench);
-void measure_alloc(struct bench *bench);
-void measure_copy(struct bench *bench);
 void measure_ordinary(struct bench *bench);
 void measure_nfs(struct bench *bench);
 

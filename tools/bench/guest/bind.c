@@ -2,24 +2,20 @@
 /*
  * Measures describing memory: binding an unbound key, binding a bound key to
  * something else, and unbinding; compared with registering the same memory, and
- * with two methods of uverbs: one that only looks an MR up, and one that has the
- * attributes of a bind, copies what a bind of a block copies, and does nothing
- * (mkey_floor.ko). All layouts describe blocks of 16 bytes in order.
+ * with a method of uverbs that only looks an MR up. All layouts describe blocks of
+ * 16 bytes in order.
  */
 #include <err.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include <infiniband/mkey.h>
-#include <rdma/ib_mkey_ioctl.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
 #include "bench.h"
-#include "mkey_floor.h"
 
 #define BLOCK 16
 
@@ -36,7 +32,6 @@ struct bind {
 		uint32_t lkey, rkey;
 		uint64_t length, iova;
 	} found;
-	uint32_t answer;		/* what the method of mkey_floor.ko says */
 	struct ibmkey_indexed indexed;	/* no indices: another layout */
 	struct ibv_mr *mr;		/* of the same memory, registered again */
 };
@@ -172,63 +167,6 @@ static void check_answer(void *context)
 		errx(1, "UVERBS_METHOD_QUERY_MR describes another MR");
 }
 
-/* Calls the method of mkey_floor.ko. Returns an errno value. */
-static int call_floor(struct bind *bind)
-{
-	const struct ibv_mr *mr = bind->column.key;
-	struct ib_uverbs_mkey_block block = {
-		.addr = bind->block.addr,
-		.bytes_count = bind->block.bytes_count,
-		.lkey = bind->block.lkey,
-	};
-	const struct ib_uverbs_mkey_bind layout = {
-		.kind = IB_UVERBS_MKEY_INTERLEAVED,
-		.entries = (uintptr_t)&block,
-		.num_entries = 1,
-		.entry_size = sizeof(block),
-		.repeat_count = (uintptr_t)bind->repeat,
-		.num_dims = bind->num_dims,
-		.access = ACCESS_ALL,
-	};
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attrs[3];
-	} cmd = {
-		.hdr = {
-			.length = sizeof(cmd),
-			.object_id = UVERBS_OBJECT_MR,
-			.method_id = MKEY_FLOOR_METHOD,
-			.num_attrs = ARRAY_SIZE(cmd.attrs),
-			.driver_id = RDMA_DRIVER_RXE,
-		},
-		.attrs = {
-			{ .attr_id = MKEY_FLOOR_ATTR_HANDLE, .data = mr->handle },
-			{ .attr_id = MKEY_FLOOR_ATTR_LAYOUT, .len = sizeof(layout),
-			  .data = (uintptr_t)&layout },
-			{ .attr_id = MKEY_FLOOR_ATTR_RESP_RKEY, .len = sizeof(bind->answer),
-			  .data = (uintptr_t)&bind->answer },
-		},
-	};
-
-	memcpy(block.stride, bind->block.stride, sizeof(block.stride));
-	for (size_t i = 0; i < ARRAY_SIZE(cmd.attrs); i++)
-		cmd.attrs[i].flags = UVERBS_ATTR_F_MANDATORY;
-	return ioctl(mr->context->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
-}
-
-static void do_nothing(void *context)
-{
-	must(call_floor(context), "the method of mkey_floor.ko");
-}
-
-static void check_nothing(void *context)
-{
-	struct bind *bind = context;
-
-	if (bind->answer != bind->column.key->rkey)
-		errx(1, "the method of mkey_floor.ko describes another key");
-}
-
 static void measure_layout(struct bind *bind, const char *name, uint64_t size)
 {
 	const struct series series = {
@@ -244,12 +182,9 @@ static void measure_layout(struct bind *bind, const char *name, uint64_t size)
 		{ "bind", unbind_key, bind_key, check_key, bind },
 		{ "rebind", bind_other, bind_key, check_key, bind },
 		{ "unbind", bind_key, unbind_key, check_unbound, bind },
-		/* The last one: the method is one for a block, and may not be there. */
-		{ "floor", NULL, do_nothing, check_nothing, bind },
 	};
-	const bool no_floor = !bind->num_dims || call_floor(bind);
 
-	measure(bind->bench, &series, ways, ARRAY_SIZE(ways) - no_floor);
+	measure(bind->bench, &series, ways, ARRAY_SIZE(ways));
 }
 
 static void bind_open(struct bind *bind, struct bench *bench, size_t count)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Measures how the cost of one access grows with what a key describes: blocks,
- * entries, levels; and with the number of keys. An access is a WRITE of 4 KiB
- * to the middle of the key; it is compared with one to ordinary memory.
+ * entries, levels. An access is a WRITE of 4 KiB to the middle of the key; it is
+ * compared with one to ordinary memory.
  */
 #include <err.h>
 #include <inttypes.h>
@@ -19,7 +19,6 @@
 #define APART 4096ull
 #define MAX_BLOCKS (1ull << 32)
 #define MAX_ENTRIES 65536
-#define MAX_KEYS 100000
 #define MAX_LEVELS 8
 #define RANGES 8
 #define TIMES 16
@@ -185,28 +184,6 @@ static void measure_entries(struct growth *growth)
 	free(list);
 }
 
-static void measure_keys(struct growth *growth)
-{
-	const unsigned int most = scaled(growth->bench, MAX_KEYS, 10);
-	struct ibv_mr **key = calloc(most, sizeof(*key));
-	unsigned int made = 0;
-
-	if (!key)
-		err(1, "list of %u keys", most);
-	for (unsigned int count = 1; count <= most; count *= 10) {
-		for (; made < count; made++) {
-			key[made] = new_key(growth, 1);
-			bind_blocks(growth, key[made], APART);
-		}
-		growth->key = key[count / 2];
-		aim(growth, APART / 2, 2 * BLOCK);
-		measure_access(growth, "keys", count);
-	}
-	while (made)
-		must(ibv_dereg_mr(key[--made]), "ibv_dereg_mr of a key");
-	free(key);
-}
-
 /* Each level is a list of ranges of the one below; level 1 is strided. */
 static void measure_levels(struct growth *growth)
 {
@@ -247,7 +224,6 @@ void measure_growth(struct bench *bench)
 	fill_random(growth.near, ACCESS, 5);
 	measure_blocks(&growth);
 	measure_entries(&growth);
-	measure_keys(&growth);
 	measure_levels(&growth);
 	must(ibv_dereg_mr(growth.far_mr), "ibv_dereg_mr");
 	must(ibv_dereg_mr(growth.near_mr), "ibv_dereg_mr");

@@ -13,18 +13,15 @@
 
 #define MAX_BYTES MIB
 #define MAX_BLOCKS 4096
-#define MAX_ENTRIES 65536
-#define ENTRY 64			/* bytes of an entry in group lists */
 #define UNTOUCHED 0xa5
 /* Repetitions in the two inner dimensions of three. */
 #define INNER 8
 
-enum shape { THREE_DIMS, FOUR_BLOCKS, LIST, UNEVEN_LIST, INDEXED };
+enum shape { THREE_DIMS, FOUR_BLOCKS, UNEVEN_LIST, INDEXED };
 
 static const char *const shape_names[] = {
 	[THREE_DIMS] = "3 dimensions",
 	[FOUR_BLOCKS] = "4 blocks",
-	[LIST] = "list",
 	[UNEVEN_LIST] = "uneven list",
 	[INDEXED] = "indexed",
 };
@@ -94,11 +91,9 @@ static size_t offset_of(const struct layouts *layouts, size_t i)
 		/* No two adjacent distances are equal. */
 		return 2 * i * block + i * 5 % 13 * (block / 16 ?: 1);
 	case INDEXED:
-		return 2 * layouts->index[i] * block;
-	case LIST:
 		break;
 	}
-	return 2 * i * block;
+	return 2 * layouts->index[i] * block;
 }
 
 static void bind_list(const struct layouts *layouts, struct side *side)
@@ -170,7 +165,6 @@ static void side_open(struct layouts *layouts, int at)
 	if (!side->key)
 		err(1, "ibmkey_alloc for %zu entries", layouts->count);
 	switch (layouts->shape) {
-	case LIST:
 	case UNEVEN_LIST:
 		bind_list(layouts, side);
 		break;
@@ -211,6 +205,8 @@ scatter_blocks(const struct layouts *layouts, const struct side *side, size_t bl
 static void pack(const struct layouts *layouts, const struct side *side)
 {
 	switch (layouts->block) {
+	case 1:
+		return gather_blocks(layouts, side, 1);
 	case 8:
 		return gather_blocks(layouts, side, 8);
 	case 64:
@@ -223,6 +219,8 @@ static void pack(const struct layouts *layouts, const struct side *side)
 static void unpack(const struct layouts *layouts, const struct side *side)
 {
 	switch (layouts->block) {
+	case 1:
+		return scatter_blocks(layouts, side, 1);
 	case 8:
 		return scatter_blocks(layouts, side, 8);
 	case 64:
@@ -311,8 +309,8 @@ static void place(struct layouts *layouts)
 	memset(layouts->expected, UNTOUCHED, layouts->span);
 }
 
-static void measure_shape(struct bench *bench, const char *group, enum shape shape,
-			  size_t block, size_t count)
+static void measure_shape(struct bench *bench, enum shape shape, size_t block,
+			  size_t count)
 {
 	struct layouts layouts = {
 		.bench = bench,
@@ -323,9 +321,9 @@ static void measure_shape(struct bench *bench, const char *group, enum shape sha
 	};
 	const unsigned int times = scaled(bench, MAX_BYTES / (block * count), 1);
 	const struct series series = {
-		.group = group,
+		.group = "layouts",
 		.name = shape_names[shape],
-		.size = strcmp(group, "lists") ? block : count,
+		.size = block,
 		.amount = block * count,
 		.unit = "bytes",
 	};
@@ -359,21 +357,11 @@ void measure_layouts(struct bench *bench)
 	static const enum shape shapes[] = { THREE_DIMS, FOUR_BLOCKS, UNEVEN_LIST, INDEXED };
 
 	for (unsigned int s = 0; s < ARRAY_SIZE(shapes); s++)
-		for (size_t block = 8; block <= 4 * KIB; block *= 8) {
+		for (size_t block = 1; block <= 4 * KIB; block *= 8) {
 			const size_t most = MAX_BYTES / block;
 			const size_t count = most < MAX_BLOCKS ? most : MAX_BLOCKS;
 
-			measure_shape(bench, "layouts", shapes[s], block,
+			measure_shape(bench, shapes[s], block,
 				      scaled(bench, count, INNER * INNER));
 		}
-}
-
-void measure_lists(struct bench *bench)
-{
-	static const enum shape shapes[] = { LIST, UNEVEN_LIST, INDEXED };
-
-	for (unsigned int s = 0; s < ARRAY_SIZE(shapes); s++)
-		for (size_t count = 16; count <= MAX_ENTRIES; count *= 16)
-			measure_shape(bench, "lists", shapes[s], ENTRY,
-				      scaled(bench, count, 4));
 }

@@ -27,19 +27,11 @@ static const struct group {
 } groups[] = {
 	{ "strided", measure_strided, false },
 	{ "layouts", measure_layouts, false },
-	{ "lists", measure_lists, false },
-	{ "nested", measure_nested, false },
 	{ "growth", measure_growth, false },
-	{ "fine", measure_fine, false },
 	{ "bind", measure_bind, false },
 	{ "request", measure_request, false },
-	{ "doorbell", measure_doorbell, false },
 	{ "message", measure_message, false },
-	{ "pool", measure_pool, false },
-	{ "memory", measure_memory, false },
 	{ "dm", measure_dm, false },
-	{ "alloc", measure_alloc, false },
-	{ "copy", measure_copy, false },
 	{ "ordinary", measure_ordinary, true },
 	{ "nfs", measure_nfs, true, true },
 };
@@ -47,8 +39,8 @@ static const struct group {
 static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-f FILE -o FILE]\n"
 	"                  [-i] [-q] [GROUP...]\n"
-	"Measures the groups named, or all: strided layouts lists nested growth fine bind request\n"
-	"doorbell message pool memory dm alloc copy ordinary, nfs with -f and -o.\n"
+	"Measures the groups named, or all: strided layouts growth bind request message dm\n"
+	"ordinary, nfs with -f and -o.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"
 	"  -s N    divide sizes by 2 to this power (0)\n"

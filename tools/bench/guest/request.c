@@ -37,7 +37,11 @@ struct request {
 	bool alone;			/* without the WRITEs */
 };
 
-void request_extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth)
+/*
+ * Replaces the queue pair by one of @depth requests that takes binds, WRITEs and invalidations
+ * between ibv_wr_start() and ibv_wr_complete().
+ */
+static void extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth)
 {
 	struct ibv_qp_init_attr_ex init = {
 		.qp_type = IBV_QPT_RC,
@@ -76,7 +80,7 @@ static void connect_both(struct request *request)
 
 	for (int i = 0; i < 2; i++) {
 		rc_create(&request->conn[i], &dev[i], "requests");
-		request_extend(&request->conn[i], &dev[i], RC_SEND_DEPTH);
+		extend(&request->conn[i], &dev[i], RC_SEND_DEPTH);
 		addr[i] = rc_address(&request->conn[i], &dev[i]);
 	}
 	for (int i = 0; i < 2; i++)

@@ -29,25 +29,11 @@ pub struct Group {
     pub size_label: &'static str,
     pub baseline: Way,
     pub ways: &'static [Way],
-    pub plot: Plot,
 }
 
 pub struct Way {
     pub key: &'static str,
     pub label: &'static str,
-}
-
-/// The quantity on the vertical axis of the group's plot.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Plot {
-    /// Speed relative to the baseline.
-    Ratio,
-    /// The cost by the first way relative to that of the smallest size, all names in one panel.
-    Growth,
-    /// The figures, including the baseline's, on a logarithmic axis.
-    Figures,
-    /// The group has no plot.
-    None,
 }
 
 pub const GROUPS: &[Group] = &[
@@ -65,7 +51,6 @@ pub const GROUPS: &[Group] = &[
             Way { key: "packed", label: "packed" },
             Way { key: "pieces", label: "piece by piece" },
         ],
-        plot: Plot::Ratio,
     },
     Group {
         key: "layouts",
@@ -82,74 +67,24 @@ pub const GROUPS: &[Group] = &[
             Way { key: "key", label: "one key" },
             Way { key: "packed", label: "packed" },
         ],
-        plot: Plot::Ratio,
-    },
-    Group {
-        key: "lists",
-        title: "WRITE by lists of many blocks of 64 bytes, at both ends",
-        shows: "As above. List: all distances equal. Ratio: to the same bytes contiguous.",
-        quantity: Quantity::Rate,
-        size: Size::Number,
-        size_label: "blocks",
-        baseline: Way { key: "contiguous", label: "contiguous" },
-        ways: &[
-            Way { key: "key", label: "one key" },
-            Way { key: "packed", label: "packed" },
-        ],
-        plot: Plot::Ratio,
-    },
-    Group {
-        key: "nested",
-        title: "Keys over keys on the remote side: blocks of 256 bytes with gaps",
-        shows: "One key: the innermost one, which is strided. Each other level is a list of eight ranges of \
-                the one below. Packed: at both ends. Ratio: to the same bytes contiguous.",
-        quantity: Quantity::Rate,
-        size: Size::Number,
-        size_label: "levels",
-        baseline: Way { key: "contiguous", label: "contiguous" },
-        ways: &[
-            Way { key: "flat", label: "one key" },
-            Way { key: "nested", label: "keys over keys" },
-            Way { key: "demand", label: "the same, pages on demand" },
-            Way { key: "packed", label: "packed" },
-        ],
-        plot: Plot::Ratio,
     },
     Group {
         key: "growth",
         title: "WRITE of 4 KiB to the middle of a key",
-        shows: "With that number of blocks or entries, while so many keys exist, or through so many \
-                levels. Blocks and entries are of 64 bytes. Ratio: to the same bytes contiguous. \
+        shows: "With that number of blocks or entries, or through so many levels of keys over keys. \
+                Blocks and entries are of 64 bytes. Ratio: to the same bytes contiguous. \
                 The plot shows the cost relative to that of the smallest number.",
         quantity: Quantity::Latency,
         size: Size::Number,
         size_label: "number",
         baseline: Way { key: "contiguous", label: "contiguous" },
         ways: &[Way { key: "key", label: "key" }],
-        plot: Plot::Growth,
-    },
-    Group {
-        key: "fine",
-        title: "A packet of 4 KiB through keys over keys of small pieces",
-        shows: "READ and WRITE of 4 KiB by the outermost key. Levels and ways that are not in the \
-                table are refused. Ratio: to a READ of contiguous bytes.",
-        quantity: Quantity::Latency,
-        size: Size::Number,
-        size_label: "levels",
-        baseline: Way { key: "plain", label: "contiguous" },
-        ways: &[
-            Way { key: "nest", label: "keys over keys" },
-            Way { key: "write", label: "the same, WRITE" },
-            Way { key: "demand", label: "the same, pages on demand" },
-        ],
-        plot: Plot::None,
     },
     Group {
         key: "bind",
         title: "Describing memory: blocks of 16 bytes, in a list or nested in dimensions",
         shows: "Binding an unbound key, a bound one, and unbinding; QUERY_MR: a call that only looks \
-                an MR up; nothing: a call with the attributes of a bind, which copies what a bind \
-                of a block copies, and does nothing. The pieces of an uneven list are of 7 and 9 bytes in turn. \
+                an MR up. The pieces of an uneven list are of 7 and 9 bytes in turn. \
                 Ratio: to ibv_reg_mr() of the memory that the blocks are in; above 1 is faster.",
         quantity: Quantity::Latency,
         size: Size::Number,
@@ -160,9 +95,7 @@ pub const GROUPS: &[Group] = &[
             Way { key: "rebind", label: "rebind" },
             Way { key: "unbind", label: "unbind" },
             Way { key: "query", label: "QUERY_MR" },
-            Way { key: "floor", label: "nothing" },
         ],
-        plot: Plot::Figures,
     },
     Group {
         key: "request",
@@ -177,27 +110,6 @@ pub const GROUPS: &[Group] = &[
             Way { key: "request", label: "request" },
             Way { key: "rebind", label: "request, bound key" },
         ],
-        plot: Plot::Figures,
-    },
-    Group {
-        key: "doorbell",
-        title: "Binds by work requests, from the post to the completion, by requests of a doorbell",
-        shows: "One strided block, whose description is in an MR or in the request; a list of 4 blocks. \
-                Worker first: the program sees the completion when the call of the doorbell returns, on \
-                one processor. Program first: it looks in vain, and sleeps. Ratio: to BIND_MW of a stock window, which is what the driver and the program cost.",
-        quantity: Quantity::Latency,
-        size: Size::Number,
-        size_label: "requests",
-        baseline: Way { key: "window", label: "stock window" },
-        ways: &[
-            Way { key: "strided", label: "strided" },
-            Way { key: "inline", label: "strided, inline" },
-            Way { key: "list", label: "list" },
-            Way { key: "other", label: "strided after a list" },
-            Way { key: "rebind", label: "strided, bound key" },
-            Way { key: "unbind", label: "LOCAL_INV" },
-        ],
-        plot: Plot::None,
     },
     Group {
         key: "message",
@@ -213,19 +125,6 @@ pub const GROUPS: &[Group] = &[
             Way { key: "call", label: "calls" },
             Way { key: "packed", label: "packed" },
         ],
-        plot: Plot::None,
-    },
-    Group {
-        key: "pool",
-        title: "A key for one use: a list of that many blocks",
-        shows: "From a pool: ibmkey_pool_get(), bind, ibmkey_pool_put(). \
-                Ratio: to creating a key, binding and destroying it; above 1 is faster.",
-        quantity: Quantity::Latency,
-        size: Size::Number,
-        size_label: "entries",
-        baseline: Way { key: "create", label: "create + destroy" },
-        ways: &[Way { key: "pool", label: "get + put" }],
-        plot: Plot::Figures,
     },
     Group {
         key: "dm",
@@ -236,33 +135,6 @@ pub const GROUPS: &[Group] = &[
         size_label: "message",
         baseline: Way { key: "ordinary", label: "ordinary memory" },
         ways: &[Way { key: "dm", label: "device memory" }],
-        plot: Plot::Ratio,
-    },
-    Group {
-        key: "alloc",
-        title: "Allocating and freeing 4 KiB of device memory",
-        shows: "While so many buffers exist; emptied: after all others were freed. \
-                Ratio: to registering and deregistering 4 KiB of ordinary memory.",
-        quantity: Quantity::Latency,
-        size: Size::Number,
-        size_label: "live buffers",
-        baseline: Way { key: "register", label: "reg + dereg" },
-        ways: &[Way { key: "alloc", label: "alloc + free" }],
-        plot: Plot::Figures,
-    },
-    Group {
-        key: "copy",
-        title: "Copies between a program and device memory",
-        shows: "ibv_memcpy_to_dm() and ibv_memcpy_from_dm(), through the mapping. Ratio: to memcpy().",
-        quantity: Quantity::Rate,
-        size: Size::Bytes,
-        size_label: "length",
-        baseline: Way { key: "memcpy", label: "memcpy" },
-        ways: &[
-            Way { key: "to", label: "to device memory" },
-            Way { key: "from", label: "from device memory" },
-        ],
-        plot: Plot::Figures,
     },
     Group {
         key: "ulp",
@@ -274,7 +146,6 @@ pub const GROUPS: &[Group] = &[
         size_label: "pages",
         baseline: Way { key: "mem_reg", label: "MEM_REG" },
         ways: &[Way { key: "sg_gaps", label: "SG_GAPS" }],
-        plot: Plot::Figures,
     },
     Group {
         key: "nfs",
@@ -286,19 +157,6 @@ pub const GROUPS: &[Group] = &[
         size_label: "request",
         baseline: Way { key: "without", label: "without ib_mkey" },
         ways: &[Way { key: "with", label: "with ib_mkey" }],
-        plot: Plot::None,
-    },
-    Group {
-        key: "grace",
-        title: "A grace period of SRCU, in the group ulp",
-        shows: "A bind or an unbind by a call waits for an expedited one if an access is in progress; \
-                otherwise, and by a work request, for none. No reader is in the domain.",
-        quantity: Quantity::Latency,
-        size: Size::Number,
-        size_label: "",
-        baseline: Way { key: "ordinary", label: "ordinary" },
-        ways: &[Way { key: "expedited", label: "expedited" }],
-        plot: Plot::None,
     },
     Group {
         key: "halo",
@@ -313,7 +171,6 @@ pub const GROUPS: &[Group] = &[
             Way { key: "key", label: "keys" },
             Way { key: "packed", label: "packed" },
         ],
-        plot: Plot::Ratio,
     },
     Group {
         key: "ordinary",
@@ -324,6 +181,5 @@ pub const GROUPS: &[Group] = &[
         size_label: "message",
         baseline: Way { key: "without", label: "without ib_mkey" },
         ways: &[Way { key: "with", label: "with ib_mkey" }],
-        plot: Plot::None,
     },
 ];

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! mkey-bench-report: prints the results of `mkey_bench` as tables, and writes them as JSON and SVG
-//! to a directory.
+//! mkey-bench-report: prints the results of `mkey_bench` as tables, and draws the growth.
 
-mod baseline;
 mod group;
 mod plot;
 mod record;
 mod stats;
-mod summary;
 mod table;
 mod text;
 
 use std::{
     error::Error,
-    fs::{
-        create_dir_all,
-        write,
-        File, //
-    },
+    fs::File,
     io::{
         stderr,
         stdout,
@@ -31,36 +24,14 @@ use std::{
 
 use clap::Parser;
 
-use crate::{
-    baseline::{
-        Baseline,
-        Costs, //
-    },
-    record::Records,
-    summary::Summary, //
-};
+use crate::record::Records;
 
 #[derive(Parser)]
-#[command(
-    version,
-    about = "Makes tables, plots and a summary of what mkey_bench measured"
-)]
+#[command(version, about = "Makes tables and a plot of what mkey_bench measured")]
 struct Cli {
-    /// Directory for bench.json and the plots
-    #[arg(long, default_value = ".")]
-    out: PathBuf,
-
-    /// File of earlier figures to compare with
+    /// SVG file of the group growth, if it was measured
     #[arg(long)]
-    baseline: Option<PathBuf>,
-
-    /// Store the figures in the baseline instead of comparing with it
-    #[arg(long, requires = "baseline")]
-    save: bool,
-
-    /// Fail if a row costs more than in the baseline
-    #[arg(long, requires = "baseline")]
-    strict: bool,
+    growth: Option<PathBuf>,
 
     /// Output of mkey_bench
     records: PathBuf,
@@ -68,8 +39,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     match run(&Cli::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // An error of standard error cannot be printed.
             let _ = writeln!(stderr(), "mkey-bench-report: {error}");
@@ -78,52 +48,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compares with the baseline, or replaces it. Returns `false` if a row costs more than before and
-/// the caller asked to be told.
-fn compare(cli: &Cli, records: &Records, out: &mut impl Write) -> Result<bool, Box<dyn Error>> {
-    let Some(path) = &cli.baseline else {
-        return Ok(true);
-    };
-    let at_path = |error: String| format!("{}: {error}", path.display());
-    if cli.save {
-        Baseline::save(path, records).map_err(at_path)?;
-        writeln!(out, "{}", path.display())?;
-        return Ok(true);
-    }
-    let baseline = Baseline::read(path).map_err(at_path)?;
-    match Costs::of(records, &baseline) {
-        Ok(costs) => {
-            let changes = costs.since(&baseline);
-            write!(out, "{}", changes.report())?;
-            Ok(!(cli.strict && changes.slower()))
-        }
-        Err(why) if cli.strict => {
-            Err(format!("cannot be compared with the baseline: {why}").into())
-        }
-        Err(why) => {
-            writeln!(out, "Not compared with the baseline: {why}.")?;
-            Ok(true)
-        }
-    }
-}
-
-/// Returns `false` as for [`compare`].
-fn run(cli: &Cli) -> Result<bool, Box<dyn Error>> {
+fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
     let at_records = |error: String| format!("{}: {error}", cli.records.display());
     let file = File::open(&cli.records).map_err(|error| at_records(error.to_string()))?;
     let records = Records::read(BufReader::new(file)).map_err(at_records)?;
 
-    create_dir_all(&cli.out).map_err(|error| format!("{}: {error}", cli.out.display()))?;
-    let json = cli.out.join("bench.json");
-    let text = format!("{:#}\n", serde_json::to_value(Summary::new(&records))?);
-    write(&json, text).map_err(|error| format!("{}: {error}", json.display()))?;
-    let plots = plot::all(&records, &cli.out)?;
-
-    let mut out = stdout().lock();
-    writeln!(out, "{}", table::all(&records))?;
-    writeln!(out, "{}", json.display())?;
-    for plot in plots {
-        writeln!(out, "{}", plot.display())?;
+    if let Some(path) = &cli.growth {
+        plot::growth(&records, path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    compare(cli, &records, &mut out)
+    writeln!(stdout(), "{}", table::all(&records))?;
+    Ok(())
 }

@@ -4,21 +4,17 @@
 
 use std::io::BufRead;
 
-use serde::{
-    Deserialize,
-    Serialize, //
-};
+use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(tag = "record", rename_all = "lowercase")]
 enum Record {
     Run(Run),
     Series(Series),
-    Memory(Memory),
 }
 
 /// The machine and the kernel of a measurement.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Run {
     pub kernel: String,
     pub cpus: u32,
@@ -31,7 +27,7 @@ pub struct Run {
     pub icount: bool,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     Bytes,
@@ -39,7 +35,7 @@ pub enum Unit {
 }
 
 /// The times of all repetitions of one measurement.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Series {
     pub group: String,
     pub name: String,
@@ -58,19 +54,10 @@ impl Series {
     }
 }
 
-/// Memory that one object of a kind takes.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Memory {
-    pub name: String,
-    pub objects: u64,
-    pub bytes: i64,
-}
-
 #[derive(Debug, Default)]
 pub struct Records {
     pub run: Option<Run>,
     pub series: Vec<Series>,
-    pub memory: Vec<Memory>,
 }
 
 impl Records {
@@ -88,7 +75,7 @@ impl Records {
             let record = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
             records.add(record).map_err(wrong)?;
         }
-        if records.series.is_empty() && records.memory.is_empty() {
+        if records.series.is_empty() {
             return Err("nothing was measured".to_owned());
         }
         Ok(records)
@@ -99,7 +86,6 @@ impl Records {
             Record::Run(run) => {
                 self.run.get_or_insert(run);
             }
-            Record::Memory(memory) => self.memory.push(memory),
             Record::Series(series) => {
                 if series.ns.is_empty() || series.ns.contains(&0) || series.amount == 0 {
                     return Err(format!("{}, {}: no time", series.group, series.way));

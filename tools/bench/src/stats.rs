@@ -2,11 +2,9 @@
 
 //! Medians and spreads.
 
-use serde::Serialize;
-
 use crate::record::Series;
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,
     pub min: f64,

@@ -14,7 +14,6 @@ use crate::{
         GROUPS, //
     },
     record::{
-        Memory,
         Records,
         Series, //
     },
@@ -31,9 +30,6 @@ pub fn all(records: &Records) -> String {
 
     for group in GROUPS {
         parts.extend(of_group(group, records));
-        if group.key == "bind" {
-            parts.extend(of_memory(&records.memory));
-        }
     }
     parts.join("\n")
 }
@@ -59,18 +55,11 @@ fn heading(records: &Records) -> String {
     )
 }
 
-pub(crate) fn new_table<const N: usize>(header: [String; N]) -> Table {
-    let mut table = Table::new();
-
-    table.load_preset(presets::NOTHING).set_header(header);
-    table
-}
-
 /// Formats a table: figures are aligned to the right, words to the left.
-pub(crate) fn finish(mut table: Table, words: usize) -> String {
+fn finish(mut table: Table) -> String {
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if at >= words {
+        if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -141,7 +130,7 @@ fn of_group(group: &Group, records: &Records) -> Option<String> {
     Some(format!(
         "{}\n{}\n{}\n",
         group.title,
-        finish(table, 1),
+        finish(table),
         wrap(group.shows)
     ))
 }
@@ -152,23 +141,6 @@ fn none() -> String {
 
 fn figure(group: &Group, series: &Series) -> String {
     text::figure(group, series).map_or_else(none, |spread| text::digits(spread.median))
-}
-
-fn of_memory(memory: &[Memory]) -> Option<String> {
-    if memory.is_empty() {
-        return None;
-    }
-
-    let mut table = new_table(["".to_owned(), "bytes each".to_owned()]);
-    for kind in memory {
-        let bytes = u64::try_from(kind.bytes).map_or_else(|_| none(), text::thousands);
-        table.add_row([kind.name.clone(), bytes]);
-    }
-    Some(format!(
-        "Memory that a region takes\n{}\n{}\n",
-        finish(table, 1),
-        wrap("Kernel memory, measured by making very many. It does not include the memory that they describe.")
-    ))
 }
 
 /// Wraps sentences to the width of a terminal.

@@ -13,7 +13,6 @@
 #include <linux/scatterlist.h>
 #include <linux/seq_buf.h>
 #include <linux/slab.h>
-#include <linux/srcu.h>
 
 #include "mkey_ulp.h"
 
@@ -168,32 +167,6 @@ static int measure(struct cost *cost, enum access access)
 	return ret;
 }
 
-DEFINE_STATIC_SRCU(cost_srcu);
-
-/*
- * What a bind by a call waits for in addition if an access is in progress: a grace period of SRCU,
- * of a domain without readers. An ordinary one is measured beside it.
- */
-static void measure_grace(void)
-{
-	u64 ns[2][MAX_REPETITIONS];
-	uint repetition, i, way;
-	u64 start;
-
-	for (repetition = 0; repetition < repetitions; repetition++)
-		for (way = 0; way < 2; way++) {
-			start = ktime_get_ns();
-			for (i = 0; i < TIMES; i++)
-				if (way)
-					synchronize_srcu_expedited(&cost_srcu);
-				else
-					synchronize_srcu(&cost_srcu);
-			ns[way][repetition] = ktime_get_ns() - start;
-		}
-	print_record("grace", "SRCU", "ordinary", 1, ns[0]);
-	print_record("grace", "SRCU", "expedited", 1, ns[1]);
-}
-
 /* Each element of the list is one page. */
 static int measure_pages(struct cost *cost, int pages)
 {
@@ -270,8 +243,6 @@ static int all(struct cost *cost)
 	here->cq->cq_context = cost;
 	for (pages = 1; pages <= MAX_PAGES && !ret; pages *= 4)
 		ret = measure_pages(cost, pages);
-	if (!ret)
-		measure_grace();
 
 	return ret;
 }
