@@ -227,7 +227,6 @@ TEST_F(in_turn, memory_is_given_back)
 	struct ibv_mr *key;
 	unsigned int i;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	before = turn_charged(&self->s.dev[1]);
 	if (before < 0)
 		SKIP(return, "debugfs does not tell what is charged");
@@ -304,7 +303,6 @@ static void *turn_loop(void *arg)
 TEST_F(in_turn, an_access_sees_one_layout)
 {
 	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	const struct mkt_dev *dev = &self->s.dev[1];
 	unsigned int i, j, rounds = mkt_scale(3000, 300), seen[2] = {};
 	struct turn_thread thread[2] = {
 		{ .self = self },
@@ -328,7 +326,7 @@ TEST_F(in_turn, an_access_sees_one_layout)
 	ASSERT_EQ(32, layout.length);
 	ASSERT_EQ(0, turn_call(self->s.key[1], &layout));
 	for (i = 0; i < 2; i++)
-		ASSERT_EQ(0, mkt_dev_thread(dev, &thread[i].tid, turn_loop, &thread[i]));
+		ASSERT_EQ(0, pthread_create(&thread[i].tid, NULL, turn_loop, &thread[i]));
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000); i++) {
 		memset(to, 0, 32);
 		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
@@ -341,9 +339,7 @@ TEST_F(in_turn, an_access_sees_one_layout)
 	for (i = 0; i < 2; i++)
 		atomic_store(&thread[i].stop, true);
 	for (i = 0; i < 2; i++) {
-		mkt_dev_join(dev, thread[i].tid);
-		mkt_share(dev, &thread[i].err, sizeof(thread[i].err));
-		mkt_share(dev, &thread[i].count, sizeof(thread[i].count));
+		pthread_join(thread[i].tid, NULL);
 		EXPECT_EQ(0, thread[i].err);
 		TH_LOG("%u binds %s", thread[i].count, i ? "by requests" : "by calls");
 	}

@@ -42,7 +42,6 @@ FIXTURE_SETUP(iov)
 	ASSERT_NE(MAP_FAILED, self->memory);
 	mkt_rng_init(&self->rng, _metadata->name);
 	mkt_rand_bytes(&self->rng, self->memory, IOV_PAGES * self->page);
-	mkt_watch(&self->s.dev[1], self->memory, IOV_PAGES * self->page);
 }
 
 FIXTURE_TEARDOWN(iov)
@@ -421,7 +420,6 @@ TEST_F(iov, ten_thousand_leave_nothing)
 	size_t heap;
 	int mrs;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < 3; i++)
 		iov[i] = (struct iovec){ self->memory + 2 * i * self->page, 100 };
 	/* buffers of libibverbs and of the allocator that stay */

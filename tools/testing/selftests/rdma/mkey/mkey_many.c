@@ -221,7 +221,6 @@ TEST_F(many, killed)
 	int status;
 	pid_t pid;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, shared);
@@ -274,7 +273,6 @@ TEST_F(many, not_a_set)
 	uint32_t failed = 0;
 	unsigned int i, a, b;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	for (a = 0; a < MANY; a++) {
 		for (b = a + 1; b < MANY; b++) {
 			self->bind[b].mkey = self->key[a];
@@ -353,7 +351,6 @@ TEST_F(many, at_once)
 	unsigned int i, k, rounds = mkt_scale(300, 30);
 	struct ibmkey_info info;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < 4; i++) {
 		t[i].num = MANY;
 		t[i].rounds = rounds;

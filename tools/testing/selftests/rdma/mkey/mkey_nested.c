@@ -371,7 +371,7 @@ TEST_F(nested, race)
 	memset(at, 0xa0, 16384);
 	memset(at + 16384, 0xa1, 16384);
 	ASSERT_EQ(0, nested_chain(&self->s, self->key, 1, 4096));
-	ASSERT_EQ(0, mkt_dev_thread(&self->s.dev[1], &tid, nested_race_inner, &race));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, nested_race_inner, &race));
 	for (i = 0; (seen < wanted || !refused) && i < 1000000; i++) {
 		int err = nested_bind(self->key[1], self->key[0]->lkey, 4096,
 				      4096, MKT_ACCESS_ALL);
@@ -389,10 +389,7 @@ TEST_F(nested, race)
 		ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
 	}
 	atomic_store(&race.stop, true);
-	mkt_dev_join(&self->s.dev[1], tid);
-	mkt_share(&self->s.dev[1], &race.err, sizeof(race.err));
-	mkt_share(&self->s.dev[1], &race.bound, sizeof(race.bound));
-	mkt_share(&self->s.dev[1], &race.busy, sizeof(race.busy));
+	pthread_join(tid, NULL);
 	ASSERT_EQ(0, race.err);
 	TH_LOG("%u binds of the inner key, %u refused; %u reads, %u out of range",
 	       race.bound, race.busy, seen, refused);

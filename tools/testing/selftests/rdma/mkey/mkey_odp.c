@@ -160,7 +160,6 @@ static unsigned int odp_count(const struct odp_thread *thread, const struct mkt_
 {
 	unsigned int count = __atomic_load_n(&thread->count, __ATOMIC_RELAXED);
 
-	mkt_share(dev, &count, sizeof(count));
 	return count;
 }
 
@@ -174,13 +173,11 @@ TEST_F(odp, pages_go)
 	unsigned int i, rounds = mkt_scale(200, 20);
 	pthread_t tid;
 
-	ASSERT_EQ(0, mkt_dev_thread(dev, &tid, odp_take_away, &thread));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, odp_take_away, &thread));
 	for (i = 0; i < rounds || (!odp_count(&thread, dev) && i < 10000); i++)
 		ASSERT_EQ(0, odp_round(&self->s, &self->arena));
 	atomic_store(&thread.stop, true);
-	mkt_dev_join(dev, tid);
-	mkt_share(dev, &thread.count, sizeof(thread.count));
-	mkt_share(dev, &thread.err, sizeof(thread.err));
+	pthread_join(tid, NULL);
 	ASSERT_EQ(0, thread.err);
 	TH_LOG("pages went %u times", thread.count);
 	EXPECT_LT(0, thread.count);
@@ -237,7 +234,6 @@ TEST_F(odp, unmapped)
 	unsigned int i;
 
 	/* both machines compare all memory after each request */
-	MKT_ONE_MACHINE(self->s.dev);
 	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1, &sge));
 	ASSERT_EQ(IBV_WC_SUCCESS,
 		  odp_access(&self->s, MKT_WRITE, hole - 61, 8192));

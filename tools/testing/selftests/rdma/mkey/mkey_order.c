@@ -281,7 +281,6 @@ TEST_F(order, eight_queues_in_four_threads)
 	unsigned int i, k;
 
 	ASSERT_NE(NULL, thread);
-	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < THREADS; i++) {
 		thread[i].rounds = mkt_rounds(1000, 24);
 		for (k = 0; k < QPS / THREADS; k++) {

@@ -252,7 +252,6 @@ TEST_F(pool, threads)
 	struct pool_thread t[POOL_KEYS + 3] = {};
 	unsigned int i, none = 0;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < ARRAY_SIZE(t); i++) {
 		t[i].pool = self->pool;
 		t[i].leaf = self->leaf;

@@ -120,15 +120,13 @@ static int rebind_start(struct rebind_thread *thread, void *(*loop)(void *))
 {
 	int err = rebind_to(thread->s, 0);
 
-	return err ?: mkt_dev_thread(&thread->s->dev[1], &thread->tid, loop, thread);
+	return err ?: pthread_create(&thread->tid, NULL, loop, thread);
 }
 
 static int rebind_end(struct rebind_thread *thread)
 {
 	atomic_store(&thread->stop, true);
-	mkt_dev_join(&thread->s->dev[1], thread->tid);
-	mkt_share(&thread->s->dev[1], &thread->err, sizeof(thread->err));
-	mkt_share(&thread->s->dev[1], &thread->count, sizeof(thread->count));
+	pthread_join(thread->tid, NULL);
 	return thread->err;
 }
 
@@ -324,8 +322,6 @@ static void rebind_stop(struct __test_metadata *_metadata, struct mkt_setup *s,
 	};
 	int failed;
 
-	/* on two machines, each call waits for the other machine, so nothing is in progress */
-	MKT_ONE_MACHINE(s->dev);
 	ASSERT_NE(NULL, after);
 	mkt_rand_bytes(&s->rng, from, 8 * 8192);
 	for (r = 0; r < rounds || (fails && !stopped && r < 1000); r++) {

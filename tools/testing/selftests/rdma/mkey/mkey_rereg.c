@@ -187,17 +187,15 @@ TEST_F(rereg, window)
 	EXPECT_EQ(0, rereg_use(s));
 }
 
-/* kilobytes that are pinned for devices, where @dev is */
-static long rereg_pinned(const struct mkt_dev *dev)
+/* kilobytes that are pinned for devices */
+static long rereg_pinned(void)
 {
 	long pinned = -1;
 	char line[64];
 
-	if (mkt_dev_here(dev) &&
-	    mkt_command(line, sizeof(line), "awk '/^VmPin:/ { print $2 }' /proc/%d/status",
+	if (mkt_command(line, sizeof(line), "awk '/^VmPin:/ { print $2 }' /proc/%d/status",
 			getpid()))
 		pinned = strtol(line, NULL, 10);
-	mkt_share(dev, &pinned, sizeof(pinned));
 	return pinned;
 }
 
@@ -207,14 +205,14 @@ TEST_F(rereg, nothing_is_left)
 	struct mkt_setup *s = &self->s;
 	size_t length = s->arena[1].leaf[0].length;
 	int regions = mkt_dev_count(&s->dev[1], "mr");
-	long pinned = rereg_pinned(&s->dev[1]);
+	long pinned = rereg_pinned();
 	unsigned int i, n = mkt_scale(200, 40);
 
 	for (i = 0; i < n; i++) {
 		ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other,
 				      61 + i % 7, length, 0));
 	}
-	EXPECT_EQ(pinned, rereg_pinned(&s->dev[1]));
+	EXPECT_EQ(pinned, rereg_pinned());
 	EXPECT_EQ(regions, mkt_dev_count(&s->dev[1], "mr"));
 	EXPECT_EQ(0, rereg_use(s));
 }

@@ -44,7 +44,6 @@ static unsigned int rereg_done(const struct rereg_mover *m)
 {
 	unsigned int done = __atomic_load_n(&m->done, __ATOMIC_RELAXED);
 
-	mkt_share(&m->s->dev[1], &done, sizeof(done));
 	return done;
 }
 
@@ -95,7 +94,7 @@ TEST_F(rereg, under_traffic)
 	memset(s->arena[1].mem[self->other].host, 0, MESSAGE);
 	ASSERT_EQ(0, mkt_raw_rereg_to(self->mr, TRANSLATION, s->dev[1].pd, 0,
 				      at[1], MESSAGE, 0x100000));
-	ASSERT_EQ(0, mkt_dev_thread(&s->dev[1], &thread, rereg_mover, &mover));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_mover, &mover));
 	for (i = 0; i < n || !rereg_done(&mover); i++) {
 		size_t length = i & 1 ? MESSAGE : PACKET;
 		int status;
@@ -111,9 +110,7 @@ TEST_F(rereg, under_traffic)
 		torn += rereg_torn(at);
 	}
 	mover.stop = true;
-	mkt_dev_join(&s->dev[1], thread);
-	mkt_share(&s->dev[1], &mover.done, sizeof(mover.done));
-	mkt_share(&s->dev[1], &mover.err, sizeof(mover.err));
+	pthread_join(thread, NULL);
 	TH_LOG("%u messages, %u of them refused, moved %u times, busy %u times",
 	       i, refused, mover.done, mover.busy);
 	EXPECT_EQ(0, mover.err);

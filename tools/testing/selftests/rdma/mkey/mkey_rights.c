@@ -175,7 +175,7 @@ static void rights_race(struct __test_metadata *_metadata,
 	unsigned int rounds = mkt_rounds(2000, 300);
 
 	ASSERT_EQ(0, rights_turn(self, 0));
-	ASSERT_EQ(0, mkt_dev_thread(&self->s.dev[1], &self->tid, rights_loop, self));
+	ASSERT_EQ(0, pthread_create(&self->tid, NULL, rights_loop, self));
 	for (i = 0; i < rounds || ((!done || done == i) && i < 100000); i++) {
 		struct mkt_wr wr = rights_wr(self, op);
 		int status;
@@ -191,9 +191,7 @@ static void rights_race(struct __test_metadata *_metadata,
 			break;
 	}
 	atomic_store(&self->stop, true);
-	mkt_dev_join(&self->s.dev[1], self->tid);
-	mkt_share(&self->s.dev[1], &self->err, sizeof(self->err));
-	mkt_share(&self->s.dev[1], &self->turns, sizeof(self->turns));
+	pthread_join(self->tid, NULL);
 	EXPECT_EQ(0, self->err);
 	EXPECT_LE(rounds, i);
 	TH_LOG("%u requests, %u done, %u turns, %u reached the other zone", i,

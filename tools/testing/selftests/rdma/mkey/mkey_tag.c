@@ -407,7 +407,7 @@ static void tag_race(struct __test_metadata *_metadata, FIXTURE_DATA(tag) *self,
 	struct mkt_wr wr = tag_wr(self, op, self->key->rkey);
 
 	ASSERT_EQ(0, tag_bind(self, self->key, 0, 0));
-	ASSERT_EQ(0, mkt_dev_thread(&self->s.dev[1], &self->tid, tag_loop, self));
+	ASSERT_EQ(0, pthread_create(&self->tid, NULL, tag_loop, self));
 	for (i = 0; i < rounds || ((!done || done == i) && i < 100000); i++) {
 		memset(here, op == MKT_READ ? 0 : OPEN, LENGTH);
 		if (mkt_status(&self->s.pair, 0, &wr) == IBV_WC_SUCCESS)
@@ -419,8 +419,7 @@ static void tag_race(struct __test_metadata *_metadata, FIXTURE_DATA(tag) *self,
 		memset(self->zone[1], SECRET, LENGTH);
 	}
 	atomic_store(&self->stop, true);
-	mkt_dev_join(&self->s.dev[1], self->tid);
-	mkt_share(&self->s.dev[1], &self->err, sizeof(self->err));
+	pthread_join(self->tid, NULL);
 	EXPECT_EQ(0, self->err);
 	EXPECT_LE(rounds, i);
 	TH_LOG("%u requests, %u done, %u reached the other zone", i, done, leaked);

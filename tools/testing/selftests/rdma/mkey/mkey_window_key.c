@@ -163,7 +163,7 @@ TEST_F(wkey, window_against_rebind)
 	thread.leaf = ibv_reg_mr(s->dev[1].pd, host, 2 * ZONE, MKT_ACCESS_ALL);
 	ASSERT_NE(NULL, thread.leaf);
 	ASSERT_EQ(0, wkey_bind(s, thread.leaf, 0, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
-	ASSERT_EQ(0, mkt_dev_thread(&s->dev[1], &tid, wkey_loop, &thread));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, wkey_loop, &thread));
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000); i++) {
 		int first;
 
@@ -178,10 +178,7 @@ TEST_F(wkey, window_against_rebind)
 		ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	}
 	atomic_store(&thread.stop, true);
-	mkt_dev_join(&s->dev[1], tid);
-	mkt_share(&s->dev[1], &thread.done, sizeof(thread.done));
-	mkt_share(&s->dev[1], &thread.busy, sizeof(thread.busy));
-	mkt_share(&s->dev[1], &thread.err, sizeof(thread.err));
+	pthread_join(tid, NULL);
 	TH_LOG("%u windows, %u rebinds, %u refused", i, thread.done, thread.busy);
 	EXPECT_EQ(0, thread.err);
 	EXPECT_EQ(0, bad);
@@ -257,11 +254,10 @@ TEST_F(wkey, window_of_two_queues)
 
 		ASSERT_EQ(0, wkey_bind(s, mr, ZONE, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
 		for (j = 0; j < 2; j++)
-			ASSERT_EQ(0, mkt_dev_thread(&s->dev[1], &binder[j].tid, wkey_bind_loop,
+			ASSERT_EQ(0, pthread_create(&binder[j].tid, NULL, wkey_bind_loop,
 						    &binder[j]));
 		for (j = 0; j < 2; j++) {
-			mkt_dev_join(&s->dev[1], binder[j].tid);
-			mkt_share(&s->dev[1], &binder[j].err, sizeof(binder[j].err));
+			pthread_join(binder[j].tid, NULL);
 			ASSERT_EQ(0, binder[j].err);
 		}
 		plain = mkt_touch(s, mw->rkey, MKT_READ, (uintptr_t)host, 1) == IBV_WC_SUCCESS;

@@ -211,7 +211,6 @@ TEST_F(window_qp, exit)
 	pid_t pid;
 
 	mkt_pair_destroy(&self->second);
-	MKT_ONE_MACHINE(self->s.dev);
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid)

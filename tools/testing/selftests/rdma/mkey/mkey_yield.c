@@ -320,7 +320,6 @@ TEST_F(yield, a_key_of_many_leaves_is_bound_meanwhile)
 	static struct yield_long l;
 	pthread_t tid;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	firm = yield_key(dev, 0);
 	soft = yield_key(dev, IBMKEY_ALLOC_YIELD);
 	ASSERT_NE(NULL, firm);
@@ -371,21 +370,19 @@ static struct yield_state yield_now(const struct yield_loop *loop)
 		.err = __atomic_load_n(&loop->err, __ATOMIC_RELAXED),
 	};
 
-	mkt_share(&loop->self->s.dev[1], &state, sizeof(state));
 	return state;
 }
 
 /* a READ succeeds with the right bytes, or it fails */
 TEST_F(yield, while_a_peer_reads)
 {
-	const struct mkt_dev *dev = &self->s.dev[1];
 	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	unsigned int i, rounds = mkt_scale(2000, 200), done = 0;
 	struct yield_loop loop = { .self = self };
 	struct yield_state now;
 	pthread_t tid;
 
-	ASSERT_EQ(0, mkt_dev_thread(dev, &tid, yield_turn, &loop));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_turn, &loop));
 	for (i = 0;; i++) {
 		now = yield_now(&loop);
 		if ((i >= rounds && done && now.turns >= 10) || now.err)
@@ -401,7 +398,7 @@ TEST_F(yield, while_a_peer_reads)
 		EXPECT_EQ(0, memcmp(here, here + 1, LENGTH - 1));
 	}
 	atomic_store(&loop.stop, true);
-	mkt_dev_join(dev, tid);
+	pthread_join(tid, NULL);
 	EXPECT_EQ(0, yield_now(&loop).err);
 	EXPECT_LT(0, done);
 }

@@ -45,7 +45,6 @@ FIXTURE_SETUP(forged)
 	MKT_OPEN(self->s.dev);
 	if (geteuid())
 		SKIP(return, "not root");
-	MKT_ONE_MACHINE(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	leaf = &self->s.arena[1].leaf[0];
 	self->addr = (leaf->addr + 4095) & ~4095ull;

@@ -34,7 +34,6 @@ FIXTURE_SETUP(reset)
 	int err;
 
 	MKT_OPEN(self->s.dev);
-	MKT_ONE_MACHINE(self->s.dev);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[i].ctx, NULL, &attr));
 		if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))

@@ -46,7 +46,6 @@ int mkt_arena_add_map(struct mkt_arena *arena, void *map, size_t map_size,
 	mem->map = map;
 	mem->map_size = map_size;
 	mem->host = map + offset;
-	mkt_watch(arena->dev, mem->host, size);
 	return mkt_arena_grow(arena, size);
 }
 

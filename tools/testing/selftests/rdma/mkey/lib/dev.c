@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The devices under test, in any network namespace. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -175,7 +174,7 @@ void mkt_dev_close(struct mkt_dev *dev)
 	dev->ctx = NULL;
 }
 
-static int mkt_count_here(const struct mkt_dev *dev, const char *kind)
+int mkt_dev_count(const struct mkt_dev *dev, const char *kind)
 {
 	char line[512], want[32], *at;
 
@@ -190,15 +189,7 @@ static int mkt_count_here(const struct mkt_dev *dev, const char *kind)
 	return at ? atoi(at + strlen(want)) : -1;
 }
 
-int mkt_dev_count(const struct mkt_dev *dev, const char *kind)
-{
-	int count = mkt_dev_here(dev) ? mkt_count_here(dev, kind) : 0;
-
-	mkt_share(dev, &count, sizeof(count));
-	return count;
-}
-
-static unsigned long mkt_counter_here(const struct mkt_dev *dev, const char *name)
+unsigned long mkt_dev_counter(const struct mkt_dev *dev, const char *name)
 {
 	unsigned long value = 0;
 	char path[128];
@@ -213,49 +204,4 @@ static unsigned long mkt_counter_here(const struct mkt_dev *dev, const char *nam
 		value = 0;
 	fclose(file);
 	return value;
-}
-
-unsigned long mkt_dev_counter(const struct mkt_dev *dev, const char *name)
-{
-	unsigned long value = mkt_dev_here(dev) ? mkt_counter_here(dev, name) : 0;
-
-	mkt_share(dev, &value, sizeof(value));
-	return value;
-}
-
-/* preload/two has these functions, if the test runs on two machines */
-bool mkt_dev_here(const struct mkt_dev *dev)
-{
-	bool (*here)(struct ibv_context *ctx) = dlsym(RTLD_DEFAULT, "two_here");
-
-	return !here || here(dev->ctx);
-}
-
-void mkt_share(const struct mkt_dev *dev, void *data, size_t length)
-{
-	void (*share)(struct ibv_context *ctx, void *data, size_t length);
-
-	share = dlsym(RTLD_DEFAULT, "two_share");
-	if (share)
-		share(dev->ctx, data, length);
-}
-
-int mkt_dev_thread(const struct mkt_dev *dev, pthread_t *tid, void *(*run)(void *), void *arg)
-{
-	return mkt_dev_here(dev) ? pthread_create(tid, NULL, run, arg) : 0;
-}
-
-void mkt_dev_join(const struct mkt_dev *dev, pthread_t tid)
-{
-	if (mkt_dev_here(dev))
-		pthread_join(tid, NULL);
-}
-
-void mkt_watch(const struct mkt_dev *dev, void *addr, size_t length)
-{
-	void (*watch)(struct ibv_context *ctx, void *addr, size_t length);
-
-	watch = dlsym(RTLD_DEFAULT, "two_watch");
-	if (watch)
-		watch(dev->ctx, addr, length);
 }

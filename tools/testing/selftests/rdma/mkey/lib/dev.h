@@ -83,21 +83,4 @@ int mkt_dev_count(const struct mkt_dev *dev, const char *kind);
 /* the value of a counter of the device ("sent_pkts", ...), 0 if it has none */
 unsigned long mkt_dev_counter(const struct mkt_dev *dev, const char *name);
 
-/*
- * A test may run on two machines, each with one of the devices (preload/two). Whatever
- * it finds out about a device other than by verbs, it finds out on the machine that has
- * the device, and shares it. On one machine every device is here.
- */
-bool mkt_dev_here(const struct mkt_dev *dev);
-/* gives the other machine the bytes that are at @data where @dev is */
-void mkt_share(const struct mkt_dev *dev, void *data, size_t length);
-/*
- * Runs @run in a thread where @dev is. The calls of the thread are for @dev only, and what
- * it writes is on that machine only. Returns 0 or errno.
- */
-int mkt_dev_thread(const struct mkt_dev *dev, pthread_t *tid, void *(*run)(void *), void *arg);
-void mkt_dev_join(const struct mkt_dev *dev, pthread_t tid);
-/* @dev may change memory that is in no ordinary MR; the other machine sees it, too */
-void mkt_watch(const struct mkt_dev *dev, void *addr, size_t length);
-
 #endif /* MKEY_TEST_DEV_H */

@@ -47,10 +47,4 @@
 		     (dev)->name);					\
 } while (0)
 
-/* skips a test whose threads, or whose view of the kernel, are of one machine, if two run it */
-#define MKT_ONE_MACHINE(dev) do {					\
-	if (!mkt_dev_here(&(dev)[0]) || !mkt_dev_here(&(dev)[1]))	\
-		SKIP(return, "this needs both sides on one machine");	\
-} while (0)
-
 #endif /* MKEY_HARNESS_H */

@@ -110,31 +110,20 @@ static unsigned int replay_send(struct mkt_replay *replay, uint8_t value, size_t
 
 int mkt_replay_open(struct mkt_replay *replay, const struct mkt_dev *dev)
 {
-	int err = 0;
-
 	memset(replay, 0, sizeof(*replay));
 	replay->dev = dev;
 	replay->fd = -1;
-	if (mkt_dev_here(dev))
-		err = replay_open(replay, dev);
-	mkt_share(dev, &err, sizeof(err));
-	return err;
+	return replay_open(replay, dev);
 }
 
 int mkt_replay_find(struct mkt_replay *replay, uint8_t opcode)
 {
-	int err = mkt_dev_here(replay->dev) ? replay_find(replay, opcode) : 0;
-
-	mkt_share(replay->dev, &err, sizeof(err));
-	return err;
+	return replay_find(replay, opcode);
 }
 
 unsigned int mkt_replay_send(struct mkt_replay *replay, uint8_t value, size_t length)
 {
-	unsigned int count = mkt_dev_here(replay->dev) ? replay_send(replay, value, length) : 0;
-
-	mkt_share(replay->dev, &count, sizeof(count));
-	return count;
+	return replay_send(replay, value, length);
 }
 
 void mkt_replay_close(struct mkt_replay *replay)

@@ -370,7 +370,6 @@ static inline void waits_teardown(struct waits *w)
 	int __err;								\
 										\
 	MKT_OPEN((w)->dev);							\
-	MKT_ONE_MACHINE((w)->dev);						\
 	__err = waits_setup(w);							\
 	if (__err < 0)								\
 		SKIP(return, "no memory on demand, or FUSE cannot be mounted");	\
