@@ -22,16 +22,13 @@ tree_key() { tree_files "$@" | hash_of; }
 USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/python/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
 
 # All that make demo needs; the rest is built when another command needs it.
-DEMO_DIRS=(tools/lib/ibmkey samples)
-
-# Which target of each directory to build; the directories of DEMO_DIRS have demo, too.
-USER_TARGET=all
+DEMO_DIRS=(tools/lib/ibmkey tools/mkeyctl)
 
 # The compiler is that of the builder root, so its warnings are errors.
 build_dir() { # DIR [ARG]...
 	local d=$1
 	shift
-	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" WERROR=-Werror "$@" "$USER_TARGET"
+	CARGO_TARGET_DIR=$TOP/out/cargo inroot make -C "$TOP/$d" O="$TOP/out/user" WERROR=-Werror "$@" all
 }
 
 # The first ones take most of the time, and need no kernel. The set-up of a kernel and the
@@ -130,7 +127,7 @@ setup_module_and_user() {
 
 # The key of the demonstration's programs, if all else in user space is not built.
 demo_stamp() { printf '%s/out/.demo' "$TOP"; }
-demo_key() { printf '%s-%s' "$(root_key)" "$(tree_key "${DEMO_DIRS[@]}" include out/user/bin/mkey_demo out/user/bin/mkey_picture)"; }
+demo_key() { printf '%s-%s' "$(root_key)" "$(tree_key "${DEMO_DIRS[@]}" include out/user/bin/mkeyctl)"; }
 demo_is_built() { user_is_built || { built_here && [[ $(cat "$(demo_stamp)" 2>/dev/null) == "$(demo_key)" ]]; }; }
 
 setup_demo() {
@@ -140,13 +137,13 @@ setup_demo() {
 	fi
 	USER_DIRS=("${DEMO_DIRS[@]}")
 	if module_is_built; then
-		step user "Library, demonstration and samples" "1 min" build_user
+		step user "Library and mkeyctl" "1 min" build_user
 	else
 		local module
 		module=$(module_key "$MODULES")
 		rxe_source
 		module_make_args
-		step "build-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID; library, demonstration and samples" "1-2 min" build_all
+		step "build-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID; library and mkeyctl" "1-2 min" build_all
 		module_is_done "$module"
 	fi
 	demo_key >"$(demo_stamp)"

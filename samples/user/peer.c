@@ -99,14 +99,8 @@ int peer_connect(const char *host)
 
 void peer_tell(int sock, const void *buffer, size_t length)
 {
-	if (send(sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length) {
-		/*
-		 * The other node may have ended. In mkey_demo, the handler of SIGCHLD then
-		 * ends this program with the reason. Give it time to do so.
-		 */
-		sleep(1);
+	if (send(sock, buffer, length, MSG_NOSIGNAL) != (ssize_t)length)
 		err(1, "cannot tell the other node");
-	}
 }
 
 void peer_hear(int sock, void *buffer, size_t length)

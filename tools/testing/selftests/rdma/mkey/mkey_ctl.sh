@@ -272,6 +272,14 @@ assert demo["right"] and demo["bytes"] == 24, demo
 assert demo["to"]["memory"][2] == ".........ABCDEF.", demo
 assert [demo[end]["device"] for end in ("from", "to")] == sys.argv[1:], demo' "${dev[@]}"
 }
+# The pictures before and after the WRITE differ, and all are drawn in the terminal.
+demo_picture() {
+	awk 'BEGIN { print "P3 24 16 255"; for (i = 0; i < 24 * 16 * 3; i++) print i * 7 % 256 }' >"$tmp"
+	"$ctl" demo "${dev[@]}" --picture "$tmp" --out "$tmp.d" --columns 60 >"$tmp.said" || return
+	grep -q '^Each byte is where it belongs' "$tmp.said" &&
+		equal "$(grep -c $'\xe2\x96\x80' "$tmp.said")" 6 &&
+		[[ $(head -c 4 "$tmp.d/source.png") == $'\x89PNG' ]] && ! cmp -s "$tmp.d/before.png" "$tmp.d/after.png"
+}
 # fields COMMAND...: the fields of a command in JSON, one in a line. Objects that have numbers by
 # their names, and the counters of the kernel, have fields that vary.
 fields() {
@@ -303,9 +311,9 @@ json_fields() {
 	return "$rc"
 }
 tmp=$(mktemp)
-trap 'kill "$holder" 2>/dev/null; rm -f "$tmp"' EXIT
+trap 'kill "$holder" 2>/dev/null; rm -rf "$tmp"*' EXIT
 
-plan 29
+plan 31
 check "doctor: a device that libibverbs does not list" doctor_provider
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
@@ -317,6 +325,8 @@ check "demo: between two devices" demo "${dev[@]}"
 check "demo: on one device" demo "${dev[1]}"
 check "demo: what is wrong with a bind" demo_refused
 check "demo: JSON" demo_json
+check "demo: a tile of a picture" demo_picture
+check "demo: not a picture" refuses "not a PNG, JPEG or PNM picture" "$ctl" demo "${dev[0]}" --picture "$0" --out "$tmp.d"
 check "a user who may not open the node of a device" not_opened
 check "demo: no such device" refuses "no device nowhere" "$ctl" demo nowhere
 if [[ -e $debugfs/regions ]]; then
