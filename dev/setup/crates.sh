@@ -15,10 +15,10 @@
 crates_key() {
 	local d
 	root_key
-	for d in "$TOP"/*/*/ "$TOP"/*/*/*/; do
-		[[ -f $d/Cargo.lock ]] || continue
-		awk -v RS= '/registry/' "$d/Cargo.lock"
-		awk '/^\[/ { on = /dependencies|profile|features/ && !/package\.(ib-)?mkey/ } on && !/^(#|$)/' "$d/Cargo.toml"
+	for d in "$TOP"/tools/ "$TOP"/*/*/ "$TOP"/*/*/*/; do
+		[[ ! -f $d/Cargo.lock ]] || awk -v RS= '/registry/' "$d/Cargo.lock"
+		[[ ! -f $d/Cargo.toml ]] ||
+			awk '/^\[/ { on = /dependencies|profile|features/ && !/package\.(ib-)?mkey/ } on && !/^(#|$)/' "$d/Cargo.toml"
 	done
 }
 crates_dir() { printf '%s/%s-%s' "$CACHE" "$1" "$(crates_key | hash_of)"; }

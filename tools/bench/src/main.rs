@@ -2,6 +2,8 @@
 
 //! mkey-bench-report: prints the results of `mkey_bench` as tables, and draws the growth.
 
+#![forbid(unsafe_code)]
+
 mod group;
 mod plot;
 mod record;

@@ -5,6 +5,8 @@
 //! Exit status: 0 for success; 1 for an error, with the reason on standard error; 2 for an invalid
 //! command line.
 
+#![forbid(unsafe_code)]
+
 mod ascii;
 mod caps;
 mod command_line;
