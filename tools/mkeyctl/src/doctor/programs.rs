@@ -58,7 +58,7 @@ fn library(machine: &Machine) -> Finding {
         Some(file) => Finding::note(
             CHECK,
             format!("{file} is not in the linker's cache"),
-            "ldconfig",
+            "ldconfig; for a directory that the linker does not search, echo DIR >/etc/ld.so.conf.d/ib_mkey.conf first",
         ),
         None if known => Finding::ok(CHECK, "in the linker's cache"),
         None => Finding::note(
