@@ -186,18 +186,25 @@ impl<T: RcuShared> RcuCell<T> {
     /// Returns a reference to the value. In any context.
     #[inline]
     pub(crate) fn get(&self) -> Option<RcuArc<T>> {
-        let _guard = rcu::read_lock();
         loop {
+            let guard = rcu::read_lock();
             // As in `rcu_dereference()`, reads through the pointer depend on this load.
             let inner = load_relaxed(&self.value).cast_mut().cast::<Inner<T>>();
             let found = NonNull::new(inner)?;
             // SAFETY: The memory is not freed before the critical section ends.
-            if unsafe { bindings::refcount_inc_not_zero_acquire(&raw mut (*inner).refs) } {
+            let counted =
+                unsafe { bindings::refcount_inc_not_zero_acquire(&raw mut (*inner).refs) };
+            drop(guard);
+            // If the count was zero, the value had left the cell before, so the next load finds
+            // another one, or none.
+            if counted {
                 // INVARIANT: Counted above.
-                return Some(RcuArc(found));
+                let found = RcuArc(found);
+                // The memory may have another value by now, which is not in the cell yet.
+                if load_relaxed(&self.value) == inner.cast_const().cast() {
+                    return Some(found);
+                }
             }
-            // The value left the cell before its count became zero, so the next load finds another
-            // one, or none.
         }
     }
 

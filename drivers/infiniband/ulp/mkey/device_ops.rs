@@ -77,12 +77,11 @@ impl MkeyDevice {
         Ok(Leaving { region, suspended })
     }
 
-    /// Allows accesses to `mr` again, which was not deregistered. One of this module's MRs has no
-    /// binding any more.
-    fn stay(&self, mr: &Mr, suspended: <Hw as Backend>::Suspended) {
-        Hw::resume(mr, suspended);
-        if let Some(mr) = Hw::claimed(mr) {
-            mr.withdraw();
+    /// Lets an MR stay that was not deregistered. One of this module's MRs has no binding any more.
+    fn stay(mr: &Mr, region: Option<&Arc<Region>>, suspended: <Hw as Backend>::Suspended) {
+        match (Hw::claimed(mr), region) {
+            (Some(mr), Some(region)) => drop(region.clear(mr)),
+            _ => Hw::resume(mr, suspended),
         }
     }
 }
@@ -267,7 +266,7 @@ impl DeviceOps for MkeyDevice {
         if let Some(region) = &region {
             // After an error the MR is not bound any more.
             if let Err(killed) = region.end(end_timeout(for_process)) {
-                self.stay(mr, suspended);
+                Self::stay(mr, Some(region), suspended);
                 return Err(killed);
             }
             region.set_gone(true);
@@ -276,7 +275,7 @@ impl DeviceOps for MkeyDevice {
             if let Some(region) = &region {
                 region.set_gone(false);
             }
-            self.stay(mr, suspended);
+            Self::stay(mr, region.as_ref(), suspended);
             return Err(err);
         }
         // rxe has freed `mr`, after the last access to it.

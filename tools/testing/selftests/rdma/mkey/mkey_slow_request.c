@@ -108,8 +108,8 @@ static int slow_replace(FIXTURE_DATA(slow_request) *self, struct mkt_pair *pair,
 
 /*
  * An unbind of a key waits for accesses through old bindings over it, but for none that requests
- * replace during the call: their number has no bound. It is refused in the end, because a third key
- * refers to the key as well.
+ * replace during the call: their number has no bound. It is refused in the end, because such a
+ * binding refers to the key as well. It does not wait at all if another key refers to the key.
  */
 TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 {
@@ -128,6 +128,8 @@ TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 	ASSERT_EQ(0, ibmkey_bind_list(holder, MKT_ACCESS_ALL, 1, &range));
 	mkt_slow_hold(&self->slow, true);
 	ASSERT_EQ(0, slow_replace(self, pair[0], low, 0, 1));
+	EXPECT_EQ(EBUSY, slow_unbind(low));
+	EXPECT_EQ(0, slow_unbind(holder));
 	slow_run(thread, slow_unbind, low);
 	/* it waits for the binding that has been replaced */
 	EXPECT_TRUE(slow_sleeps(thread));
