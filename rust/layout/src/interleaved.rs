@@ -161,6 +161,18 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
     }
 }
 
+impl<S, P> Interleaved<S, P> {
+    /// Returns the storage of the blocks and the shape.
+    pub fn into_parts(self) -> (S, P) {
+        (self.blocks, self.shape)
+    }
+
+    /// Returns the storage of the blocks.
+    pub fn storage(&self) -> &S {
+        &self.blocks
+    }
+}
+
 impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
     /// Returns the number of bytes; never zero.
     pub fn length(&self) -> u64 {

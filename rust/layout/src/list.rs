@@ -56,6 +56,16 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         Ok(())
     }
 
+    /// Returns the storage of the entries.
+    pub fn into_storage(self) -> S {
+        self.entries
+    }
+
+    /// Returns the storage of the entries.
+    pub fn storage(&self) -> &S {
+        &self.entries
+    }
+
     /// Returns the number of bytes; zero only for a list that was not filled.
     pub fn length(&self) -> u64 {
         self.length

@@ -12,7 +12,7 @@
 //! | `region/binding/peers.rs` | the peers that may use a binding |
 //! | `region/binding/work.rs` | an upper bound of the work of a packet through a nest |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
-//! | `region/state.rs` | the part to which bindings and pins refer |
+//! | `region/state.rs` | the part to which pins refer |
 //! | `region/table.rs` | the regions of a device |
 //! | `region/tag.rs` | the tags of keys |
 //! | `region/indices.rs` | the storage of the indices of an indexed layout |
@@ -72,7 +72,7 @@ use crate::{
     },
     limits::owner::OwnerCharge,
     region::{
-        binding::Binding,
+        binding::{Binding, Home, Room},
         fast_reg::FastReg,
         staged::StagedLayouts,
         state::{Pins, RegionState},
@@ -80,11 +80,12 @@ use crate::{
 };
 use core::{mem, ptr};
 use kernel::{
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
         lock::Guard,
-        Arc, //
+        Arc, SpinLock,
     },
 };
 
@@ -147,7 +148,10 @@ pub(crate) struct Region {
     lkey: Atomic<u32>,
     pub(crate) kind: Kind,
     pub(crate) binding: RcuCell<Binding>,
-    /// The part to which bindings and pins refer.
+    /// The memory for the next binding.
+    #[pin]
+    room: SpinLock<Room>,
+    /// The part to which pins refer.
     pub(crate) state: Arc<RegionState>,
     /// The reason of the last work request that could not bind the region: the errno value in the
     /// upper 32 bits, the number of the entry in the lower ones.
@@ -181,6 +185,7 @@ impl Region {
                 lkey: Atomic::new(lkey),
                 kind,
                 binding: RcuCell::empty(),
+                room <- new_spinlock!(Room::NONE, "ib_mkey room"),
                 state,
                 refused: Atomic::new(0),
                 charge,
@@ -251,13 +256,22 @@ impl Region {
         }
     }
 
+    /// Takes the memory for the next binding out.
+    pub(crate) fn take_room(&self) -> Room {
+        mem::replace(&mut *self.room.lock(), Room::NONE)
+    }
+
     /// Replaces the binding. The result keeps the old binding, as accesses in progress do. The
     /// caller holds `edit`, or the lock of a new region or of a fast registration. It also holds the
     /// lock of the pins if another key may refer to this one.
-    fn exchange_binding(&self, new: Option<RcuUnique<Binding>>) -> Option<RcuArc<Binding>> {
+    fn exchange_binding(
+        self: &Arc<Self>,
+        new: Option<RcuUnique<Binding>>,
+    ) -> Option<RcuArc<Binding>> {
         let number = new.as_ref().map_or(0, |new| new.number);
         let new = new.map(|mut new| {
-            new.region = Some(self.state.clone());
+            let home: Arc<dyn Home> = self.clone();
+            new.home = Some(home);
             new.share()
         });
         self.state.set_bound(number);
@@ -274,7 +288,7 @@ impl Region {
     /// # Errors
     ///
     /// Those of [`Pending::wait`]. Accesses are left then.
-    pub(crate) fn end(&self, timeout: Timeout) -> Result {
+    pub(crate) fn end(self: &Arc<Self>, timeout: Timeout) -> Result {
         let many = LockMany::new();
         // A rebind or unbind in progress holds `edit`.
         let edit = many.lock(&self.edit);
@@ -305,5 +319,20 @@ impl Region {
             Kind::DmaBuf { access, .. } => *access,
             _ => leaf,
         }
+    }
+}
+
+impl Home for Region {
+    fn released(&self, binding: RcuUnique<Binding>) {
+        match &self.kind {
+            Kind::FastReg(fast) => fast.put_back(binding),
+            _ => {
+                // The leaves are unpinned before a thread that waits for that is woken.
+                let room = Room::of(binding);
+                let before = mem::replace(&mut *self.room.lock(), room);
+                drop(before);
+            }
+        }
+        self.state.retired.end();
     }
 }

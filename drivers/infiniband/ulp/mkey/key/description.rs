@@ -3,17 +3,16 @@
 //! Descriptions that are being made, part by part.
 
 use crate::{
-    kernel_ext::{alloc::GFP_MAYFAIL, error::eloop, rdma::Access, sync::rcu_arc::RcuUnique},
+    kernel_ext::{alloc::GFP_MAYFAIL, error::eloop, rdma::Access},
     key::{Described, Key},
-    layout::{Block, Entry, List, MAX_DIMS},
+    layout::{Block, Entry, List, Shape, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
     region::{
-        binding::{self, Binding, KLayout, Leaf, MAX_DEPTH, MAX_ENTRIES},
+        binding::{self, Binding, KLayout, Leaf, Room, MAX_DEPTH, MAX_ENTRIES},
         rights::supported,
         state::PinnedFor,
     },
 };
-use core::mem;
 use kernel::{prelude::*, rbtree::RBTree};
 
 impl Key<'_> {
@@ -55,19 +54,25 @@ impl Key<'_> {
     #[inline(always)]
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         self.check(count, access)?;
-        let charge = self.region.charge.beside(cost::BINDING)?;
+        let mut room = self.region.take_room();
+        let charge = match room.charge() {
+            Some(charge) => charge,
+            None => self.region.charge.beside(cost::BINDING)?,
+        };
         Ok(Description {
             access,
             found: Found {
                 key: self,
                 number: self.region.state.next_number(),
                 charge,
-                leaves: KVVec::new(),
+                needed: cost::BINDING,
+                leaves: room.leaves(),
                 last: None,
                 by_lkey: RBTree::new(),
             },
             count: count as usize,
-            blocks: KVVec::new(),
+            blocks: None,
+            room,
         })
     }
 }
@@ -77,8 +82,10 @@ pub(super) struct Found<'a> {
     key: &'a Key<'a>,
     /// The number of the binding.
     number: u64,
-    /// The charge to the owner of the key.
+    /// The charge to the owner of the key, of at least `needed` bytes.
     charge: OwnerCharge,
+    /// The bytes that the binding takes.
+    needed: i64,
     pub(super) leaves: KVVec<Leaf>,
     /// The lkey that was named last, and the number of its leaf.
     last: Option<(u32, u32)>,
@@ -87,6 +94,16 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Charges `bytes` bytes more for the description, unless the charge of the room covers them.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` beyond a limit.
+    fn charge(&mut self, bytes: i64) -> Result {
+        self.needed = self.needed.checked_add(bytes).ok_or(ENOMEM)?;
+        self.charge.cover(self.needed)
+    }
+
     /// Returns the number of the leaf that `lkey` names.
     ///
     /// # Errors
@@ -121,7 +138,7 @@ impl Found<'_> {
             return Err(eloop());
         }
         if index > 0 {
-            self.charge.grow(cost::LEAF)?;
+            self.charge(cost::LEAF)?;
         }
         let key = self.key;
         let of = PinnedFor {
@@ -144,7 +161,10 @@ pub(crate) struct Description<'a> {
     pub(super) found: Found<'a>,
     access: Access,
     count: usize,
-    blocks: KVVec<Block>,
+    /// The blocks with the memory of their shape; [`None`] before the first one.
+    blocks: Option<(KVVec<Block>, KBox<Shape>)>,
+    /// The memory that the key keeps, without the parts that were taken out.
+    room: Room,
 }
 
 /// A range, as a caller describes it.
@@ -183,7 +203,7 @@ impl<'a> Ranges<'a> {
             let addr = self.of.found.offset(leaf, addr)?;
             if self.entries.is_empty() {
                 self.of.charge(cost::entries(self.of.count)?)?;
-                self.entries.reserve(self.of.count, GFP_MAYFAIL)?;
+                self.entries = self.of.room.entries(self.of.count)?;
             }
             let entry = Entry::new(leaf, addr, length);
             self.entries.push_within_capacity(entry)?;
@@ -235,17 +255,21 @@ impl<'a> Description<'a> {
         let leaf = self.leaf(lkey)?;
         let addr = self.found.offset(leaf, addr)?;
         let block = Block::new(leaf, addr, bytes_count, stride);
-        if self.blocks.is_empty() {
-            self.charge(cost::blocks(self.count)?)?;
-            self.blocks = KVVec::with_capacity(self.count, GFP_MAYFAIL)?;
-        }
-        Ok(self.blocks.push_within_capacity(block)?)
+        let (blocks, _) = match &mut self.blocks {
+            Some(blocks) => blocks,
+            None => {
+                self.found.charge(cost::blocks(self.count)?)?;
+                self.blocks.insert(self.room.blocks(self.count)?)
+            }
+        };
+        Ok(blocks.push_within_capacity(block)?)
     }
 
     /// Ends a description of repeated blocks. The errors are those of [`Ranges::finish`].
     #[inline(always)]
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
-        let blocks = mem::take(&mut self.blocks);
+        // No description is begun without blocks.
+        let blocks = self.blocks.take().ok_or(EINVAL)?;
         self.finish(binding::interleaved(repeat_count, blocks)?)
     }
 
@@ -255,7 +279,7 @@ impl<'a> Description<'a> {
     ///
     /// `ENOMEM` beyond a limit.
     pub(super) fn charge(&mut self, bytes: i64) -> Result {
-        self.found.charge.grow(bytes)
+        self.found.charge(bytes)
     }
 
     #[inline(always)]
@@ -272,7 +296,7 @@ impl<'a> Description<'a> {
         binding.number = number;
         Ok(Described {
             key,
-            binding: Some(RcuUnique::new(binding, GFP_MAYFAIL)?),
+            binding: Some(self.room.fill(binding)?),
             rkey: None,
             any_tag: false,
         })

@@ -27,7 +27,7 @@ pub(crate) const STAGED_PART: i64 = PART as i64 + 64;
 
 /// Bytes of a binding without its entries or indices: the binding with its reference count and
 /// users, the shape, and one leaf.
-pub(crate) const BINDING: i64 = 576;
+pub(crate) const BINDING: i64 = 608;
 
 /// Bytes of each leaf except the first: the leaf, in a table that may be twice as large as
 /// needed, and a node in the device's tree of pins.

@@ -184,6 +184,18 @@ impl OwnerCharge {
         Self::complete(self.owner.clone(), bytes)
     }
 
+    /// Charges more bytes, if they are less than `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::grow`].
+    pub(crate) fn cover(&mut self, bytes: i64) -> Result {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) if more > 0 => self.grow(more),
+            _ => Ok(()),
+        }
+    }
+
     /// Charges `bytes` bytes more.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 
 //! The binding of a region: a layout over leaves. A binding that accesses can find is not changed,
 //! only replaced. `region/binding/check.rs` checks and makes bindings, and
-//! `region/binding/peers.rs` says which peers may use one.
+//! `region/binding/peers.rs` says which peers may use one. `region/binding/room.rs` keeps the memory of
+//! short ones.
 //!
 //! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
 //! (`backend/pins.rs`), so its binding stays. All levels below a key therefore stay as the bind
@@ -10,11 +11,11 @@
 
 mod check;
 mod peers;
+mod room;
 
 use crate::{
     backend::{Backend, BaseMr, Hw},
     kernel_ext::{
-        alloc::GFP_MAYFAIL,
         rdma::{Access, Pd},
         sync::rcu_arc::{RcuArc, RcuShared, RcuUnique},
     },
@@ -22,9 +23,11 @@ use crate::{
     limits::owner::{Owner, OwnerCharge},
     region::{
         indices::{KIndexed, KIndices},
-        state::{LeafPin, PinnedFor, RegionState},
+        state::{LeafPin, PinnedFor},
     },
 };
+pub(crate) use room::Room;
+
 use core::mem::size_of;
 use kernel::{prelude::*, sync::Arc};
 
@@ -47,8 +50,10 @@ pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndex
 /// # Errors
 ///
 /// Those of [`Interleaved::new`]; `ENOMEM`.
-pub(crate) fn interleaved(repeat_count: &[u64], blocks: KVVec<Block>) -> Result<KLayout> {
-    let shape = KBox::new(Shape::UNUSED, GFP_MAYFAIL)?;
+pub(crate) fn interleaved(
+    repeat_count: &[u64],
+    (blocks, shape): (KVVec<Block>, KBox<Shape>),
+) -> Result<KLayout> {
     let layout = Interleaved::in_place(repeat_count, blocks, shape)?;
     Ok(KLayout::Interleaved(layout))
 }
@@ -164,7 +169,7 @@ pub(crate) struct Binding {
     /// The number among the bindings of a key; 0 for other regions. Pins are made for it.
     pub(crate) number: u64,
     /// The region that has this binding, or had it; [`None`] until then.
-    pub(crate) region: Option<Arc<RegionState>>,
+    pub(crate) home: Option<Arc<dyn Home>>,
     /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
     /// it.
     _charge: Option<OwnerCharge>,
@@ -182,17 +187,15 @@ enum Extra {
     Registered(Registered),
 }
 
-/// A place for a layout for fast registration.
+/// A region that had a binding.
 pub(crate) trait Home: Send + Sync {
-    /// Gets a layout back that no access uses any more.
-    fn put_back(&self, layout: RcuUnique<Binding>);
+    /// Gets a retired binding back, which no access uses any more.
+    fn released(&self, binding: RcuUnique<Binding>);
 }
 
 /// A fast registration.
 #[derive(Default)]
 pub(crate) struct Registered {
-    /// Gets the layout back when no access uses it any more; [`None`] while it is not registered.
-    pub(crate) home: Option<Arc<dyn Home>>,
     /// The address of the first byte.
     pub(crate) start: u64,
     /// The lkey and rkey of the registration.
@@ -234,12 +237,12 @@ pub(crate) struct Window {
     pub(crate) range: Option<Range>,
 }
 
-// The documentation says that a binding over one leaf takes 576 bytes beside its entries: the
+// The documentation says that a binding over one leaf takes 608 bytes beside its entries: the
 // binding with its reference count, the shape, the leaf, and the leaf's pin, each rounded up to a
 // size of the allocator. Only an interleaved layout has a shape. An indexed layout has a smaller box
 // instead.
 const _: () = {
-    const BOUND: usize = 128;
+    const BOUND: usize = 192;
     const SHAPE: usize = 256;
     const LEAF: usize = 96;
     const PIN: usize = 64;
@@ -251,7 +254,7 @@ const _: () = {
     assert!(size_of::<Indexed<KIndices>>() <= SHAPE);
     assert!(size_of::<KLayout>() <= size_of::<List<KVVec<Entry>>>() + size_of::<usize>());
     assert!(size_of::<Leaf>() <= LEAF);
-    assert!(BOUND + SHAPE + LEAF + PIN <= 576);
+    assert!(BOUND + SHAPE + LEAF + PIN <= 608);
 };
 
 /// In `Binding::marks`: a leaf at any level is an ODP MR.
@@ -354,7 +357,7 @@ impl Binding {
                 tag: 0,
                 marks: 0,
                 number: 0,
-                region: None,
+                home: None,
                 _charge: None,
             },
             GFP_KERNEL,
@@ -364,17 +367,9 @@ impl Binding {
 
 impl RcuShared for Binding {
     fn released(mut this: RcuUnique<Self>) {
-        let region = this.region.take();
-        let home = this
-            .registered_mut()
-            .and_then(|registered| registered.home.take());
-        match home {
-            Some(home) => home.put_back(this),
-            // This unpins the leaves, before a thread that waits for that is woken.
+        match this.home.take() {
+            Some(home) => home.released(this),
             None => drop(this),
-        }
-        if let Some(region) = region {
-            region.retired.end();
         }
     }
 }

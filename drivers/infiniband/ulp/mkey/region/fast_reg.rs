@@ -30,7 +30,7 @@ use crate::{
     },
     layout::Entry,
     region::{
-        binding::{Binding, Home, KLayout, Leaf, LeafPlace, MAX_ENTRIES},
+        binding::{Binding, KLayout, Leaf, LeafPlace, MAX_ENTRIES},
         state::Pins,
     },
 };
@@ -179,11 +179,9 @@ impl FastReg {
     pub(crate) fn page_size(&self) -> u32 {
         self.slots.lock().page_size
     }
-}
 
-impl Home for FastReg {
-    fn put_back(&self, layout: RcuUnique<Binding>) {
-        // A newer layout may be staged. The unused one is then spare.
+    /// Gets a layout back that no access uses any more. Stages it, unless a newer one is staged.
+    pub(super) fn put_back(&self, layout: RcuUnique<Binding>) {
         let mut slots = self.slots.lock();
         let slots = &mut *slots;
         let place = if slots.staged.is_none() {

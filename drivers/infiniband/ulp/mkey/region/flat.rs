@@ -11,7 +11,7 @@
 
 use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, error::eloop, sched},
-    layout::{compose, pieces, Block, Entry, List, Place, Row},
+    layout::{compose, pieces, Block, Entry, List, Place, Row, Shape},
     limits::{cost, owner::OwnerCharge},
     region::binding::{
         interleaved,
@@ -162,7 +162,10 @@ impl<'a> Build<'a> {
         })?;
         let blocks = core::mem::take(&mut self.blocks);
         let counts = counts.ok_or(EFAULT)?;
-        Ok(Some(interleaved(counts.as_slice(), blocks)?))
+        Ok(Some(interleaved(
+            counts.as_slice(),
+            (blocks, KBox::new(Shape::UNUSED, GFP_MAYFAIL)?),
+        )?))
     }
 
     /// Adds the pieces of `row`, whose leaf is at `place`.

@@ -23,11 +23,11 @@ use crate::{
     region::{binding::Binding, state::Pins, Edit, EditGuard, Kind, Region},
 };
 use core::mem;
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
 
 /// A region, and its new binding.
 pub(crate) struct Change<'a> {
-    pub(crate) region: &'a Region,
+    pub(crate) region: &'a Arc<Region>,
     pub(crate) mr: &'a Claimed,
     /// The number of the change in the caller's list.
     pub(crate) number: usize,
@@ -227,7 +227,7 @@ impl Region {
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen` or those
     /// that it has. The caller holds the lock of the pins.
     fn replace(
-        &self,
+        self: &Arc<Self>,
         edit: &mut Edit,
         mr: &Claimed,
         chosen: Option<u32>,
@@ -264,7 +264,7 @@ impl Region {
     /// Replaces the binding with `new` after [`Self::check_queued`]. The caller holds `edit` and
     /// the lock of the pins.
     fn bind_queued(
-        &self,
+        self: &Arc<Self>,
         edit: &mut Edit,
         queued: &QueuedBind,
         mr: &Claimed,
@@ -295,7 +295,7 @@ impl Region {
     /// key takes longer than the timeout of `queued`; `EINVAL` for another rkey and for a key that is
     /// being destroyed. `new` is not taken out then.
     pub(crate) fn bind_from_queue(
-        &self,
+        self: &Arc<Self>,
         queued: &QueuedBind,
         pins: &Pins,
         mr: &Claimed,
@@ -319,7 +319,7 @@ impl Region {
     /// Replaces the binding with `new`, and gives the region the lkey and rkey `chosen`, if the
     /// caller chose any. The errors are those of [`apply`].
     pub(crate) fn bind_as(
-        &self,
+        self: &Arc<Self>,
         pins: &Pins,
         mr: &Claimed,
         new: &mut Option<RcuUnique<Binding>>,
@@ -341,7 +341,7 @@ impl Region {
     }
 
     /// Binds `new` to a region that nothing refers to and no access uses.
-    pub(crate) fn bind_first(&self, pins: &Pins, mr: &Claimed, new: RcuUnique<Binding>) {
+    pub(crate) fn bind_first(self: &Arc<Self>, pins: &Pins, mr: &Claimed, new: RcuUnique<Binding>) {
         let many = LockMany::new();
         let mut edit = many.lock(&self.edit);
         let (range, access) = published(&new);

@@ -38,7 +38,13 @@ impl Region {
     /// `EINVAL` for an MR that is not for fast registration, if the MR is registered already, has no
     /// staged layout or is in another protection domain, if `key` names another MR, and if an access
     /// flag is not supported.
-    pub(crate) fn register(&self, mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        mr: &Claimed,
+        pd: &Pd,
+        key: u32,
+        access: Access,
+    ) -> Result {
         let fast = self.fast_reg()?;
         // The mapped memory may not be persistent, so it cannot be flushed to persistence.
         let supported = rights::supported(access) && !access.contains(Right::FlushPersistent);
@@ -57,7 +63,6 @@ impl Region {
         binding.access = access | Right::LocalWrite;
         if let Some(registered) = binding.registered_mut() {
             *registered = Registered {
-                home: Some(fast.clone()),
                 // Some ULPs set `iova` to another address than that of the first element, after
                 // mapping.
                 start: mr.iova(),
@@ -84,7 +89,7 @@ impl Region {
     /// another key or protection domain than those of the registration, and for a peer if the
     /// registration has no remote access flag.
     pub(super) fn end_registration(
-        &self,
+        self: &Arc<Self>,
         fast: &FastReg,
         mr: &Claimed,
         pd: &Pd,
@@ -104,7 +109,7 @@ impl Region {
     /// Takes the active layout out. Does not sleep. The caller holds the lock of the pins, and the
     /// MR is not pinned.
     fn withdraw(
-        &self,
+        self: &Arc<Self>,
         fast: &FastReg,
         mr: &Claimed,
         pd: &Pd,
@@ -143,7 +148,7 @@ impl Region {
     ///
     /// `EINVAL` for an MR that is not for fast registration.
     pub(crate) fn invalidate_registration(
-        &self,
+        self: &Arc<Self>,
         mr: &Claimed,
         pd: &Pd,
         key: u32,
@@ -155,7 +160,7 @@ impl Region {
         fast.pins.when_unpinned(mr.index(), timeout, end)?
     }
 
-    fn fast_reg(&self) -> Result<&Arc<FastReg>> {
+    fn fast_reg(&self) -> Result<&FastReg> {
         match &self.kind {
             Kind::FastReg(fast) => Ok(fast),
             _ => Err(EINVAL),

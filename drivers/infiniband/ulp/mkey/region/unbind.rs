@@ -11,7 +11,7 @@ use crate::{
         sync::{lock::LockMany, pending::Timeout, rcu_arc::RcuArc},
     },
 };
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
 
 impl Region {
     /// Returns `true` if a peer may invalidate the binding.
@@ -30,7 +30,7 @@ impl Region {
     /// [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait). After an error of the wait
     /// the region is unbound, and no access begins.
     pub(crate) fn unbind(
-        &self,
+        self: &Arc<Self>,
         pins: &Pins,
         mr: &Claimed,
         origin: Origin,
@@ -51,7 +51,7 @@ impl Region {
     /// Takes the binding out and changes the tag. The caller holds the lock of the pins. As for
     /// [`Self::unbind`].
     fn take_out(
-        &self,
+        self: &Arc<Self>,
         edit: &mut Edit,
         mr: &Claimed,
         origin: Origin,
@@ -81,9 +81,9 @@ impl Region {
         Ok(self.exchange_binding(None))
     }
 
-    /// Takes the binding of the hidden MR of a window out, without waiting for accesses. No access
-    /// begins after this returns. The caller drops the result, and waits for the retired bindings.
-    pub(crate) fn clear(&self, mr: &Claimed) -> Option<RcuArc<Binding>> {
+    /// Takes the binding out, without waiting for accesses. No access begins after this returns. The
+    /// caller drops the result, and waits for the retired bindings.
+    pub(crate) fn clear(self: &Arc<Self>, mr: &Claimed) -> Option<RcuArc<Binding>> {
         let many = LockMany::new();
         let _edit = many.lock(&self.edit);
         mr.withdraw();

@@ -41,7 +41,7 @@ impl Region {
     /// # Errors
     ///
     /// `EBUSY` if a window or a key refers to the key, and after the `deadline`.
-    fn yield_binding(&self, pins: &Pins, number: u64, deadline: &Deadline) -> Result {
+    fn yield_binding(self: &Arc<Self>, pins: &Pins, number: u64, deadline: &Deadline) -> Result {
         let many = LockMany::new();
         let mut edit = self.lock(&many, deadline.left())?;
         let take_out = || {

@@ -77,7 +77,7 @@ impl Binding {
             tag: 0,
             marks: if on_demand { ON_DEMAND } else { 0 },
             number: 0,
-            region: None,
+            home: None,
             _charge: charge,
         })
     }
