@@ -4,7 +4,11 @@
  * keys keep their leaves.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
@@ -401,6 +405,88 @@ TEST_F(yield, while_a_peer_reads)
 	pthread_join(tid, NULL);
 	EXPECT_EQ(0, yield_now(&loop).err);
 	EXPECT_LT(0, done);
+}
+
+/* the shortest time, in ns, of a deregistration that unbinds a key; 0 after an error */
+static uint64_t yield_time(FIXTURE_DATA(yield) *self)
+{
+	uint64_t best = UINT64_MAX, ns;
+	struct timespec from, to;
+	unsigned int i;
+
+	for (i = 0; i < 30; i++) {
+		if (!self->leaf)
+			self->leaf = yield_leaf(self);
+		if (!self->leaf || yield_bind(self, self->key[0], self->leaf))
+			return 0;
+		clock_gettime(CLOCK_MONOTONIC, &from);
+		if (ibv_dereg_mr(self->leaf))
+			return 0;
+		clock_gettime(CLOCK_MONOTONIC, &to);
+		self->leaf = NULL;
+		ns = (to.tv_sec - from.tv_sec) * 1000000000ull + to.tv_nsec - from.tv_nsec;
+		best = ns < best ? ns : best;
+	}
+	return best;
+}
+
+/* makes keys that yield, each bound to an MR, tells how many, and keeps them until it is killed */
+static void yield_crowd(unsigned int most, int to)
+{
+	unsigned int i, made = 0;
+	struct ibmkey_range range;
+	struct mkt_dev dev;
+	struct ibv_mr *mr, *key;
+	void *host = malloc(64);
+
+	if (!host || mkt_dev_try_open(&dev, 1))
+		_exit(1);
+	mr = ibv_reg_mr(dev.pd, host, 64, 0);
+	if (!mr)
+		_exit(2);
+	range = (struct ibmkey_range){ (uintptr_t)host, 64, mr->lkey };
+	for (i = 0; i < most; i++) {
+		key = yield_key(&dev, IBMKEY_ALLOC_YIELD);
+		if (!key)
+			break;
+		made += !ibmkey_bind_list(key, 0, 1, &range);
+	}
+	if (write(to, &made, sizeof(made)) != sizeof(made))
+		_exit(3);
+	for (;;)
+		pause();
+}
+
+/* a deregistration costs what refers to the MR, not what other processes have */
+TEST_F(yield, keys_of_another_process_cost_nothing)
+{
+	unsigned int made = 0, most = mkt_scale(100000, 20000);
+	uint64_t before, after;
+	int fd[2], status;
+	pid_t pid;
+
+	MKT_ONE_MACHINE(self->s.dev);
+	ASSERT_EQ(0, pipe(fd));
+	before = yield_time(self);
+	ASSERT_LT(0, before);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		close(fd[0]);
+		yield_crowd(most, fd[1]);
+	}
+	close(fd[1]);
+	EXPECT_EQ(sizeof(made), read(fd[0], &made, sizeof(made)));
+	after = yield_time(self);
+	kill(pid, SIGKILL);
+	EXPECT_EQ(pid, waitpid(pid, &status, 0));
+	close(fd[0]);
+	TH_LOG("%llu ns, and %llu ns with %u keys of another process", (unsigned long long)before,
+	       (unsigned long long)after, made);
+	EXPECT_LE(1000, made);
+	ASSERT_LT(0, after);
+	/* a search through all keys took 30 to 1,000 times as long */
+	EXPECT_LT(after, 10 * before);
 }
 
 TEST_HARNESS_MAIN
