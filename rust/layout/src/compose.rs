@@ -266,6 +266,28 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Returns the counts of `axes`.
+    fn of(axes: &Axes) -> Self {
+        let mut all = Self {
+            counts: [1; MAX_DIMS],
+            used: axes.used,
+        };
+        for (count, axis) in all.counts.iter_mut().zip(axes.iter()) {
+            *count = axis.count;
+        }
+        all
+    }
+
+    /// Adds those of `dims`, innermost first, that repeat anything. Returns [`None`] if there is no
+    /// room for all.
+    fn with(mut self, dims: &[u64; MAX_DIMS]) -> Option<Self> {
+        for count in dims.iter().rev().filter(|count| **count != 1) {
+            *self.counts.get_mut(self.used)? = *count;
+            self.used = self.used.checked_add(1)?;
+        }
+        Some(self)
+    }
+
     /// Returns the counts, outermost first.
     pub fn as_slice(&self) -> &[u64] {
         self.counts.get(..self.used).unwrap_or(&self.counts)
@@ -422,13 +444,7 @@ where
         // Without repetition, a list has no more parts, and is smaller.
         return None;
     }
-    let mut counts = Counts {
-        counts: [1; MAX_DIMS],
-        used: axes.used,
-    };
-    for (count, axis) in counts.counts.iter_mut().zip(axes.iter()) {
-        *count = axis.count;
-    }
+    let mut counts = Counts::of(&axes);
     for part in outer.parts() {
         let strides = || axes.strides(&part).map(|(_, stride)| stride);
         let leaf = part.leaf;
@@ -442,32 +458,20 @@ where
             continue;
         };
         let range = range(&outer, &part, inner)?;
-        let mut last = range.last;
         // The repetitions within the only block become dimensions, if there is room.
-        let mut more = None;
-        if outer.only().is_some() {
-            if let Some(dims) = range.whole() {
-                let mut all = counts;
-                let used = dims.iter().rev().filter(|count| **count != 1);
-                let mut room = true;
-                for count in used {
-                    match all.counts.get_mut(all.used) {
-                        Some(place) => *place = *count,
-                        None => room = false,
-                    }
-                    all.used = all.used.saturating_add(1);
-                }
-                if room {
-                    counts = all;
-                    last = range.first.checked_add(range.inner.group)?.checked_sub(1)?;
-                    more = Some(dims);
-                }
+        let dims = outer.only().and_then(|_| range.whole());
+        let all = dims.and_then(|dims| counts.with(&dims));
+        let (dims, last) = match (dims, all) {
+            (Some(dims), Some(all)) => {
+                counts = all;
+                let group = range.inner.group.checked_sub(1)?;
+                (dims, range.first.checked_add(group)?)
             }
-        }
+            _ => ([1; MAX_DIMS], range.last),
+        };
         range.runs(last, |inner_part, addr, len| {
             let far = strides().map(|stride| inner_part.distance(&range.inner, stride?));
             let mut strides = Strides::of(far)?;
-            let dims = more.unwrap_or([1; MAX_DIMS]);
             for (count, stride) in dims.iter().zip(inner_part.strides).rev() {
                 if *count != 1 {
                     strides.push(stride)?;
