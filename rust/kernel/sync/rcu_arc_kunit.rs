@@ -14,7 +14,7 @@ mod tests {
         number: u32,
         released: Arc<Atomic<u32>>,
         dropped: Arc<Atomic<u32>>,
-        /// Where the value goes when it is released.
+        /// The place to which the value returns when it is released.
         home: Option<Arc<Home>>,
     }
 

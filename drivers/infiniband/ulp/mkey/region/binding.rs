@@ -168,7 +168,7 @@ pub(crate) struct Binding {
     marks: u8,
     /// The number among the bindings of a key; 0 for other regions. Pins are made for it.
     pub(crate) number: u64,
-    /// The region that has this binding, or had it; [`None`] until then.
+    /// The region to which the binding returns; [`None`] until the region is bound to it.
     pub(crate) home: Option<Arc<dyn Home>>,
     /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
     /// it.

@@ -107,7 +107,7 @@ impl Core {
     /// if the process was killed; `ENOMEM`.
     fn yielding_over(&self, index: u32) -> Result<Yielding> {
         let mut found = Yielding::new();
-        // The keys whose pins are to be looked at.
+        // The MRs whose pins were not looked at yet.
         let mut next = KVVec::new();
         next.push(index, GFP_MAYFAIL)?;
         while let Some(index) = next.pop() {
