@@ -169,6 +169,12 @@ impl<'a> BlocksWalk<'a> {
         (count > 1).then_some((self.piece()?, count))
     }
 
+    /// Takes the next `count` pieces.
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) -> BlockAddrs<'_, 'a> {
+        BlockAddrs { walk: self, count }
+    }
+
     /// Returns the next piece, and advances.
     #[inline]
     pub(super) fn next_piece(&mut self) -> Option<Run> {
@@ -182,3 +188,28 @@ impl<'a> BlocksWalk<'a> {
         Some(piece)
     }
 }
+
+/// The addresses of successive pieces of repeated blocks.
+#[derive(Debug)]
+pub struct BlockAddrs<'r, 'a> {
+    walk: &'r mut BlocksWalk<'a>,
+    /// The number of pieces that are left.
+    count: usize,
+}
+
+impl Iterator for BlockAddrs<'_, '_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.count = self.count.checked_sub(1)?;
+        self.walk.next_piece().map(|piece| piece.addr)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.count, Some(self.count))
+    }
+}
+
+impl ExactSizeIterator for BlockAddrs<'_, '_> {}

@@ -112,6 +112,32 @@ impl Grid {
         })
     }
 
+    /// Returns the row that is exactly `len` bytes from `offset` on, a range of the layout that is not
+    /// empty. Returns [`None`] if it takes several rows, and for rows that need all dimensions.
+    #[inline]
+    pub(super) fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        step();
+        let index = offset / self.bytes;
+        let pos = offset.wrapping_sub(index.wrapping_mul(self.bytes.get()));
+        let [axis, ..] = &self.axes;
+        let left = axis.count.get().checked_sub(index)?;
+        let (bytes, count) = if len <= self.bytes.get().wrapping_sub(pos) {
+            (len, 1)
+        } else if pos == 0 {
+            step();
+            (self.bytes.get(), len / self.bytes)
+        } else {
+            return None;
+        };
+        let is_all = (1..=left).contains(&count) && bytes.wrapping_mul(count) == len;
+        let addr = axis.advance(self.piece.addr, index).wrapping_add(pos);
+        is_all.then(|| Row {
+            stride: axis.stride,
+            count,
+            ..Row::of(self.piece.leaf, addr, bytes)
+        })
+    }
+
     /// Returns the grid as a pattern.
     pub(super) fn pattern(&self) -> Pattern<'_> {
         let first = Row::of(self.piece.leaf, self.piece.addr, self.piece.len);

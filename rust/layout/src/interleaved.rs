@@ -13,7 +13,7 @@ use super::extent::Reach;
 use super::grid::{Grid, GridWalk};
 use super::pattern::Pattern;
 use super::rows::Walk;
-use super::run::{Error, Run};
+use super::run::{Error, Row, Run};
 
 /// The method that finds the bytes of an interleaved layout.
 #[derive(Clone, Debug)]
@@ -224,6 +224,15 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
                 }
                 Pattern::of_blocks(group.get(), counts, (&self.blocks, dims.used()))
             }
+        }
+    }
+
+    /// Returns the only row of an access, see [`Layout::only_row`](super::Layout::only_row).
+    #[inline]
+    pub(super) fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        match &self.shape.borrow().method {
+            Method::Grid(grid) => grid.only_row(offset, len),
+            Method::Blocks { .. } => None,
         }
     }
 

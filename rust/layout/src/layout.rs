@@ -12,7 +12,7 @@ use super::interleaved::{Interleaved, Shape};
 use super::list::List;
 use super::pieces::Entry;
 use super::rows::{Rows, Runs, Walk};
-use super::run::{check_range, Error, Run};
+use super::run::{check_range, Error, Row, Run};
 
 /// The layout that is bound to a key.
 ///
@@ -69,6 +69,20 @@ where
                 .try_for_each(each),
             Self::Indexed(indexed) => each(indexed.as_indexed().reach()),
         }
+    }
+
+    /// Returns the row that is exactly `len` bytes from `offset` on, if it is found without a cursor.
+    /// Most accesses are one row, and a cursor takes longer to make than to copy a small row.
+    #[inline]
+    pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
+        check_range(offset, len, self.length()).ok()?;
+        let (piece, pos) = match self {
+            _ if len == 0 => return None,
+            Self::Interleaved(interleaved) => return interleaved.only_row(offset, len),
+            Self::List(list) => list.piece(offset)?,
+            Self::Indexed(indexed) => indexed.as_indexed().piece(offset)?,
+        };
+        piece.part(pos, len).ok().map(Row::of_run)
     }
 
     /// Returns the rows that make up `len` bytes from `offset` on, in order.

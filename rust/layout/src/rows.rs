@@ -6,7 +6,7 @@ use core::iter::FusedIterator;
 
 use super::block::BlocksWalk;
 use super::grid::GridWalk;
-use super::pieces::{Pieces, PiecesWalk};
+use super::pieces::{Addrs, Pieces, PiecesWalk};
 use super::run::{step, Row, Run};
 
 /// A cursor over the rows of a layout from some piece on, endless or up to the layout's end.
@@ -17,7 +17,7 @@ pub(super) enum Walk<'a> {
     Blocks(BlocksWalk<'a>),
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     /// Returns the next row. A row of `bytes` bytes is long enough.
     #[inline]
     fn next_row(&mut self, bytes: u64) -> Option<Row> {
@@ -38,45 +38,31 @@ impl Walk<'_> {
             Self::Blocks(blocks) => blocks.even(bytes),
         }
     }
+
+    /// Takes the next `count` pieces, which are [`even`](Self::even).
+    #[inline]
+    fn take(&mut self, count: usize) -> Addrs<'_, 'a> {
+        match self {
+            Self::Pieces(pieces) => pieces.take(count),
+            Self::Grid(_) => Addrs::Entries(&[]),
+            Self::Blocks(blocks) => Addrs::Blocks(blocks.take(count)),
+        }
+    }
 }
 
 /// Pieces of one leaf and one size, which follow one another in the access. Their distances in
-/// memory differ. An iterator over their addresses.
+/// memory differ.
 #[derive(Debug)]
 pub struct GatherList<'r, 'a> {
     /// The leaf, as numbered by the caller.
     pub leaf: u32,
     /// Bytes of each piece; never zero.
     pub len: u64,
-    /// Number of pieces that are left.
-    count: usize,
     /// Position of the first piece in the access.
     pub at: u64,
-    walk: &'r mut Walk<'a>,
+    /// Their addresses.
+    pub addrs: Addrs<'r, 'a>,
 }
-
-impl Iterator for GatherList<'_, '_> {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        self.count = self.count.checked_sub(1)?;
-        step();
-        let piece = match self.walk {
-            Walk::Pieces(pieces) => pieces.next_piece(),
-            Walk::Blocks(blocks) => blocks.next_piece(),
-            Walk::Grid(_) => None,
-        };
-        piece.map(|piece| piece.addr)
-    }
-
-    #[inline]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.count, Some(self.count))
-    }
-}
-
-impl ExactSizeIterator for GatherList<'_, '_> {}
 
 /// The next pieces of an access.
 #[derive(Debug)]
@@ -154,9 +140,8 @@ impl<'a> Rows<'a> {
                 return Some(Segment::List(GatherList {
                     leaf: piece.leaf,
                     len: piece.len,
-                    count,
                     at,
-                    walk: &mut self.walk,
+                    addrs: self.walk.take(count),
                 }));
             }
         }

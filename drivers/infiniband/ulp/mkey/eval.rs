@@ -120,6 +120,11 @@ impl Binding {
         let (binding, offset) = self.locate(offset, payload.len())?;
         let (layout, leaves) = binding.memory();
         let write = payload.direction() == Direction::ToMemory;
+        if let Some(row) = layout.only_row(offset, payload.len()) {
+            let (base, delta) = binding.open(leaves, row.leaf, write)?;
+            let addr = row.addr.wrapping_add(delta);
+            return base.copy_row(Row { addr, ..row }, payload);
+        }
         let mut rows = layout.rows(offset, payload.len())?;
         // The leaf of the segment before, and its pages.
         let mut opened = None;

@@ -39,10 +39,10 @@ fn segments(layout: &VecLayout, offset: u64, len: u64) -> Vec<Row> {
         match segment {
             Segment::Row(row) => all.push(row),
             Segment::List(list) => {
-                assert!(list.len() > 1);
-                let (mut at, len, count) = (list.at, list.len, list.len());
+                let (mut at, len, count) = (list.at, list.len, list.addrs.len());
+                assert!(count > 1);
                 let before = all.len();
-                for addr in list {
+                for addr in list.addrs {
                     let row = Row::of(leaf, addr, len);
                     all.push(Row { at, ..row });
                     at += len;
@@ -60,12 +60,19 @@ pub fn check(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usize) {
     let rows = layout.rows(offset as u64, len as u64);
     match bytes.get(offset..offset + len) {
         Some(wanted) => {
-            check_rows(rows.unwrap(), wanted);
+            let rows: Vec<Row> = rows.unwrap().collect();
+            if let Some(row) = layout.only_row(offset as u64, len as u64) {
+                assert_eq!(rows, [row]);
+            }
+            check_rows(rows.into_iter(), wanted);
             check_rows(
                 segments(layout, offset as u64, len as u64).into_iter(),
                 wanted,
             );
         }
-        None => assert_eq!(rows.map(|_| ()), Err(Error::Range)),
+        None => {
+            assert_eq!(rows.map(|_| ()), Err(Error::Range));
+            assert_eq!(layout.only_row(offset as u64, len as u64), None);
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
             Access,
         },
     },
-    layout::{GatherList, Row},
+    layout::{Addrs, GatherList, Row},
 };
 use core::{
     marker::PhantomData,
@@ -107,19 +107,62 @@ impl CopyPages for Pages<'_> {
         delta: u64,
         payload: &mut Payload<'_>,
     ) -> Result {
-        let of = (list.len, list.at);
-        let addrs = list.map(|addr| addr.wrapping_add(delta));
         match self {
-            Self::List(pages) => copy_list(pages, addrs, of, payload),
-            Self::Parts(pages) => copy_list(pages, addrs, of, payload),
-            Self::All => copy_list(&mut AllMemory, addrs, of, payload),
+            Self::List(pages) => copy_gathered(pages, list, delta, payload),
+            Self::Parts(pages) => copy_any_gathered(pages, list, delta, payload),
+            Self::All => copy_any_gathered(&mut AllMemory, list, delta, payload),
             Self::OnDemand(memory) => {
-                let copied = copy_list(memory, addrs, of, payload);
+                let copied = copy_any_gathered(memory, list, delta, payload);
                 memory.unlock();
                 copied
             }
         }
     }
+}
+
+/// Copies between `list` and `payload` by a loop for each kind of list. `delta` is added to its
+/// addresses.
+fn copy_gathered<M: Memory<Error = Error>>(
+    memory: &mut M,
+    list: GatherList<'_, '_>,
+    delta: u64,
+    payload: &Payload<'_>,
+) -> Result {
+    let of = (list.len, list.at);
+    let moved = |addr: u64| addr.wrapping_add(delta);
+    match list.addrs {
+        Addrs::Entries(entries) => {
+            let addrs = entries.iter().map(|entry| moved(entry.addr()));
+            copy_list(memory, addrs, of, payload)
+        }
+        Addrs::U32(indices, scale) => {
+            let addrs = indices
+                .iter()
+                .map(|index| moved(scale.addr((*index).into())));
+            copy_list(memory, addrs, of, payload)
+        }
+        Addrs::U64(indices, scale) => {
+            let addrs = indices.iter().map(|index| moved(scale.addr(*index)));
+            copy_list(memory, addrs, of, payload)
+        }
+        Addrs::Blocks(blocks) => copy_list(memory, blocks.map(moved), of, payload),
+    }
+}
+
+/// Copies as [`copy_gathered`] does, by one loop for all kinds of lists.
+fn copy_any_gathered<M: Memory<Error = Error>>(
+    memory: &mut M,
+    list: GatherList<'_, '_>,
+    delta: u64,
+    payload: &Payload<'_>,
+) -> Result {
+    let of = (list.len, list.at);
+    copy_list(
+        memory,
+        list.addrs.map(|addr| addr.wrapping_add(delta)),
+        of,
+        payload,
+    )
 }
 
 /// `true` if all pages are mapped, one after another in the order of their `struct page`. The
