@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of the copy, against a copy of single bytes.
+//! Tests of the copy, against one copy for each segment in memory without pages.
 
 use super::{
     copy::{copy, copy_list, Direction, Fault, Payload},
@@ -27,9 +27,10 @@ fn memory() -> Paged {
     memory
 }
 
-/// Copies `row` in both directions. Compares the result with that of a copy of single bytes, and
-/// every other byte with what it was.
-fn compare(row: Row, len: usize) {
+/// Copies `row` from and to the first `bytes` bytes of a packet. Compares the result with that of one copy for each segment,
+/// and every other byte with what it was.
+fn compare(row: Row, bytes: usize) {
+    let len = row.len as usize;
     let mut wanted = vec![0; PACKET];
     fill(&mut wanted, 100);
     let (mut packet, before) = (wanted.clone(), memory().bytes());
@@ -43,13 +44,11 @@ fn compare(row: Row, len: usize) {
     };
     for piece in 0..row.count {
         let (addr, at) = places(piece);
-        for byte in 0..row.len as usize {
-            wanted[at + byte] = before[addr + byte];
-        }
+        wanted[at..at + len].copy_from_slice(&before[addr..addr + len]);
     }
     // SAFETY: The packet is borrowed mutably by nothing else while the payload exists.
     let read = |packet: &mut [u8], direction| unsafe {
-        Payload::new(packet.as_mut_ptr(), len as u32, direction)
+        Payload::new(packet.as_mut_ptr(), bytes as u32, direction)
     };
     let payload = read(&mut packet, Direction::FromMemory);
     copy(&mut memory(), row, &payload).unwrap();
@@ -65,9 +64,7 @@ fn compare(row: Row, len: usize) {
     let mut wanted = before;
     for piece in 0..row.count {
         let (addr, at) = places(piece);
-        for byte in 0..row.len as usize {
-            wanted[addr + byte] = packet[at + byte];
-        }
+        wanted[addr..addr + len].copy_from_slice(&packet[at..at + len]);
     }
     let mut written = memory();
     copy(&mut written, row, &read(&mut packet, Direction::ToMemory)).unwrap();
