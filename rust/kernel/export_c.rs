@@ -157,6 +157,12 @@ unsafe impl<T> FromC for &Given<T> {
     type C = *const T;
 }
 
+// SAFETY: The pointer is NULL, or to an initialised structure as the type invariant requires. The
+// structure and the memory to which it points do not change.
+unsafe impl<T> FromC for Option<&Given<T>> {
+    type C = *const T;
+}
+
 // SAFETY: The pointer is to initialised structures as the type invariant requires. They and the
 // memory to which they point do not change.
 unsafe impl<T> Element for Given<T> {
@@ -267,6 +273,14 @@ impl IntoC for u32 {
     type C = u32;
 
     fn into_c(self) -> u32 {
+        self
+    }
+}
+
+impl IntoC for c_int {
+    type C = c_int;
+
+    fn into_c(self) -> c_int {
         self
     }
 }
