@@ -33,8 +33,7 @@ impl Pd {
 
     /// Returns `true` if the domain belongs to a kernel user, not to a process.
     pub(crate) fn is_kernels(&self) -> bool {
-        // SAFETY: The field is set when the domain is made.
-        unsafe { (*self.as_raw()).uobject.is_null() }
+        self.context().is_none()
     }
 
     /// Returns the context of the process to which the domain belongs; [`None`] for a kernel user.
