@@ -15,6 +15,7 @@ use crate::{bindings, kernel_ext::sync::racing::copy_racing};
 use core::{mem::MaybeUninit, ptr::NonNull};
 use kernel::{
     error::to_result,
+    ffi::c_void,
     page::{PAGE_SHIFT, PAGE_SIZE},
     prelude::*,
     sync::Arc,
@@ -292,38 +293,25 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Copies `len` bytes from user address `addr` to `offset`. Sleeps.
+    /// Copies `len` bytes between `offset` and user address `addr`: from the user address if
+    /// `from_user`, else to it. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the range is outside the memory; `EFAULT` for user memory that cannot be read.
+    /// `EINVAL` if the range is outside the memory; `EFAULT` for user memory that cannot be accessed.
     /// The bytes before that user memory are copied then.
-    pub(crate) fn copy_from_user(&self, offset: u64, addr: u64, len: u64) -> Result {
-        let (to, len) = self.at(offset, len)?;
-        let from = usize::try_from(addr)? as *const kernel::ffi::c_void;
-        // SAFETY: `at()` checked the range; `copy_from_user()` checks the user address.
-        let left = unsafe { bindings::copy_from_user(to.as_ptr().cast(), from, len) };
-        if left != 0 {
-            return Err(EFAULT);
-        }
-        Ok(())
-    }
-
-    /// Copies `len` bytes from `offset` to user address `addr`. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the range is outside the memory; `EFAULT` for user memory that cannot be
-    /// written. The bytes before that user memory are copied then.
-    pub(crate) fn copy_to_user(&self, offset: u64, addr: u64, len: u64) -> Result {
-        let (from, len) = self.at(offset, len)?;
-        let to = usize::try_from(addr)? as *mut kernel::ffi::c_void;
-        // SAFETY: `at()` checked the range; `copy_to_user()` checks the user address.
-        let left = unsafe { bindings::copy_to_user(to, from.as_ptr().cast(), len) };
-        if left != 0 {
-            return Err(EFAULT);
-        }
-        Ok(())
+    pub(crate) fn copy_user(&self, offset: u64, addr: u64, len: u64, from_user: bool) -> Result {
+        let (at, len) = self.at(offset, len)?;
+        let (memory, user) = (at.as_ptr().cast(), usize::try_from(addr)? as *mut c_void);
+        // SAFETY: `at()` checked the range; the functions check the user address.
+        let left = unsafe {
+            if from_user {
+                bindings::copy_from_user(memory, user, len)
+            } else {
+                bindings::copy_to_user(user, memory, len)
+            }
+        };
+        (left == 0).then_some(()).ok_or(EFAULT)
     }
 }
 

@@ -133,12 +133,7 @@ export_c! {
         addr: u64,
         length: u64,
     ) -> Result {
-        let memory = buffer(dm)?.memory();
-        if to_dm {
-            memory.copy_from_user(offset, addr, length)
-        } else {
-            memory.copy_to_user(offset, addr, length)
-        }
+        buffer(dm)?.memory().copy_user(offset, addr, length, to_dm)
     }
 
     fn ib_mkey_uapi_dm_view(dm: &Dm) -> Result<*mut dma_buf> {
