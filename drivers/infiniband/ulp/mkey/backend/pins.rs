@@ -7,8 +7,9 @@
 //! key it was made for, and for which binding of that key. So a deregistration that finds its MR
 //! pinned looks at what refers to that MR, and at nothing else.
 //!
-//! A pin is *live* if the key has that binding. It is not live before the key is bound to that
-//! binding, nor after that, while accesses keep the binding (it is *retired* then).
+//! A pin is *live* if the key has that binding, or may get it: the thread that describes the binding
+//! may be the one that finds the pin, or may wait for a lock that this one holds. A pin is not live
+//! after that, while accesses keep the binding (it is *retired* then).
 //!
 //! # Locking
 //!
@@ -27,6 +28,7 @@
 use crate::kernel_ext::{
     alloc::GFP_MAYFAIL,
     rdma::{device::NewDevice, Device, Mr},
+    sched,
     sync::{
         lock::{new_irq_lock, IrqLock},
         pending::{Deadline, Timeout},
@@ -38,6 +40,9 @@ use kernel::{
     rbtree::{RBTree, RBTreeNodeReservation},
     sync::Arc,
 };
+
+/// The most pins of an MR that are counted.
+const MOST_COUNTED: usize = 1 << 16;
 
 /// The error of a change of an MR that is pinned.
 pub(crate) struct IsPinned;
@@ -53,6 +58,10 @@ pub(crate) trait Holder: Send + Sync {
     /// Returns `true` if the key has the binding with `number`. The caller holds the lock of the
     /// pins.
     fn is_bound_to(&self, number: u64) -> bool;
+
+    /// Returns `true` if the binding with `number` is described, and the key has not had it or a
+    /// later one. The caller holds the lock of the pins.
+    fn has_yet_to_have(&self, number: u64) -> bool;
 }
 
 /// The binding for which an MR is pinned.
@@ -78,7 +87,7 @@ pub(crate) struct FoundPin<H> {
     pub(crate) number: u64,
     /// The binding; [`None`] for the pin of a window, and of a request that reads its description.
     pub(crate) of: Option<PinnedFor<H>>,
-    /// `true` if the key has the binding, or if there is no key.
+    /// `true` if the key has the binding or may get it, or if there is no key.
     pub(crate) is_live: bool,
 }
 
@@ -287,7 +296,9 @@ impl<H: Holder> Pins<H> {
             of: of.clone(),
             is_live: of
                 .as_ref()
-                .is_none_or(|of| of.holder.is_bound_to(of.number)),
+                .is_none_or(|of| {
+                    of.holder.is_bound_to(of.number) || of.holder.has_yet_to_have(of.number)
+                }),
         })
     }
 
@@ -337,13 +348,18 @@ impl<H: Holder> Pins<H> {
         })
     }
 
-    /// Returns the number of pins of the MR at `index`. Sleeps.
+    /// Returns the number of pins of the MR at `index`, at most [`MOST_COUNTED`]. Sleeps.
     pub(crate) fn count(&self, index: u32) -> usize {
         let mut count = 0usize;
-        // The function returns no error.
+        // An error ends the count.
         let _ = self.each(index, |_| {
+            sched::check_killed()?;
             count = count.saturating_add(1);
-            Ok(())
+            if count < MOST_COUNTED {
+                Ok(())
+            } else {
+                Err(EBUSY)
+            }
         });
         count
     }

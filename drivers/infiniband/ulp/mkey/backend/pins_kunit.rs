@@ -17,6 +17,10 @@ mod tests {
         fn is_bound_to(&self, number: u64) -> bool {
             self.0.load(ordering::Relaxed) == number
         }
+
+        fn has_yet_to_have(&self, _: u64) -> bool {
+            false
+        }
     }
 
     type FakePin = Pin<Fake>;

@@ -26,6 +26,8 @@ pub(crate) struct RegionState {
     pub(crate) index: u32,
     /// The number of the binding; 0 without one.
     bound: Atomic<u64>,
+    /// The greatest number of a binding that the key has had.
+    newest: Atomic<u64>,
     /// The number of the last binding that was described.
     described: Atomic<u64>,
     /// The retired bindings, which accesses keep.
@@ -42,6 +44,7 @@ impl RegionState {
         let state = Self {
             index,
             bound: Atomic::new(0),
+            newest: Atomic::new(0),
             described: Atomic::new(0),
             retired: Pending::none(),
         };
@@ -55,8 +58,11 @@ impl RegionState {
             .wrapping_add(1)
     }
 
-    /// Records the number of the binding, or 0.
+    /// Records the number of the binding, or 0. The callers serialise numbers that are not 0.
     pub(super) fn set_bound(&self, number: u64) {
+        if number > self.newest.load(ordering::Relaxed) {
+            self.newest.store(number, ordering::Relaxed);
+        }
         self.bound.store(number, ordering::Relaxed);
     }
 }
@@ -64,5 +70,9 @@ impl RegionState {
 impl pins::Holder for RegionState {
     fn is_bound_to(&self, number: u64) -> bool {
         self.bound.load(ordering::Relaxed) == number
+    }
+
+    fn has_yet_to_have(&self, number: u64) -> bool {
+        number > self.newest.load(ordering::Relaxed)
     }
 }
