@@ -51,6 +51,20 @@ impl Region {
         if mr.pd() != pd.as_raw() || !supported {
             return Err(EINVAL);
         }
+        // A deregistration does not close the MR meanwhile.
+        fast.pins
+            .exclude(|_| self.register_mapped(fast, mr, key, access))
+    }
+
+    /// Makes the staged layout of `fast` active. Does not sleep. The caller holds the lock of the
+    /// pins. The errors are those of [`Self::register`].
+    fn register_mapped(
+        self: &Arc<Self>,
+        fast: &FastReg,
+        mr: &Claimed,
+        key: u32,
+        access: Access,
+    ) -> Result {
         let mut slots = fast.slots.lock();
         let own = mr_key::is_same_index(key, mr.key());
         if !mr.is_free() || !own || !self.binding.is_empty() || !self.state.retired.is_none() {
@@ -119,20 +133,19 @@ impl Region {
         if mr.pd() != pd.as_raw() {
             return Err(EINVAL);
         }
-        let _slots = fast.slots.lock();
-        if key != mr.key() {
+        // Not under `slots`: a deregistration may take the layout out meanwhile. This reference is
+        // then the last one, and gives the layout back under `slots`.
+        let serves = || {
+            let active = self.binding.get();
+            active.is_some_and(|active| serves_peers(active.access))
+        };
+        if origin == Origin::Remote && !serves() {
             return Err(EINVAL);
         }
-        if origin == Origin::Remote {
-            let active = self.binding.get();
-            let serves = active
-                .as_ref()
-                .is_some_and(|active| serves_peers(active.access));
-            // The region keeps the layout while the lock is held, so this is not the last reference.
-            drop(active);
-            if !serves {
-                return Err(EINVAL);
-            }
+        let _slots = fast.slots.lock();
+        // The state of an MR that is being deregistered must stay.
+        if key != mr.key() || (!mr.is_open() && !mr.is_free()) {
+            return Err(EINVAL);
         }
         if !self.binding.is_empty() {
             mr.invalidate();
