@@ -18,7 +18,10 @@ use crate::{
         alloc::GFP_MAYFAIL,
         rdma::Mr,
         sched,
-        sync::{lock::LockMany, pending::Deadline},
+        sync::{
+            lock::LockMany,
+            pending::{Deadline, Timeout},
+        },
     },
     limits::worker::call_timeout,
     mkey_core::Core,
@@ -29,6 +32,10 @@ use crate::{
 };
 use core::cmp::Reverse;
 use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
+
+/// The most pins that the deregistration of an MR looks at. The removal of a device waits for the
+/// deregistration of each MR of a process.
+const MOST_PINS: u32 = 1 << 16;
 
 /// Keys that yield and refer to an MR, by their levels, the highest first, and by the indices of
 /// their MRs. The number is that of the binding that refers to the MR.
@@ -93,7 +100,10 @@ impl Core {
     /// such a key. `EBUSY` too after the deadline, `EINTR` if the process was killed, `ENOMEM`.
     fn unbind_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
         // A key over another key has more levels, so it is unbound first.
-        for (key, number) in self.yielding_over(mr.index())?.values() {
+        for (key, number) in self.yielding_over(mr.index(), deadline)?.values() {
+            if deadline.left() == Timeout::After(0) {
+                return Err(EBUSY);
+            }
             key.yield_binding(&self.pins, *number, deadline)?;
         }
         Ok(())
@@ -103,16 +113,22 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if a window or a key that does not yield refers to the MR or to such a key; `EINTR`
-    /// if the process was killed; `ENOMEM`.
-    fn yielding_over(&self, index: u32) -> Result<Yielding> {
+    /// `EBUSY` if a window or a key that does not yield refers to the MR or to such a key, after the
+    /// `deadline`, and if more than [`MOST_PINS`] pins must be looked at; `EINTR` if the process was
+    /// killed; `ENOMEM`.
+    fn yielding_over(&self, index: u32, deadline: &Deadline) -> Result<Yielding> {
         let mut found = Yielding::new();
+        let mut left = MOST_PINS;
         // The MRs whose pins were not looked at yet.
         let mut next = KVVec::new();
         next.push(index, GFP_MAYFAIL)?;
         while let Some(index) = next.pop() {
             self.pins.each(index, |pin| {
                 sched::check_killed()?;
+                left = left.checked_sub(1).ok_or(EBUSY)?;
+                if deadline.left() == Timeout::After(0) {
+                    return Err(EBUSY);
+                }
                 let Some((region, level, number)) = self.yielding(pin)? else {
                     return Ok(());
                 };
