@@ -233,6 +233,9 @@ impl Iterator for Addrs<'_, '_> {
 
 impl ExactSizeIterator for Addrs<'_, '_> {}
 
+/// The most pieces of a row, so that a row takes a bounded time, also if its pieces are joined.
+const MAX_ROW: u64 = 256;
+
 /// A cursor over the rows of some pieces.
 #[derive(Clone, Debug)]
 pub(super) struct PiecesWalk<'a> {
@@ -294,7 +297,7 @@ impl<'a> PiecesWalk<'a> {
         let mut last = first;
         self.next = self.next.checked_add(1)?;
         let mut left = bytes;
-        while left > first.len {
+        while left > first.len && row.count < MAX_ROW {
             step();
             left = left.wrapping_sub(first.len);
             let next = match self.pieces.get(self.next) {

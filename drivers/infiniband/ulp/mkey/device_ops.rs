@@ -27,6 +27,7 @@ use crate::{
     parameters,
     region::{
         binding::{Binding, KLayout, Leaf, LeafPlace},
+        flat::MAX_PIECES,
         rights::supported,
         Kind, Region,
     },
@@ -181,7 +182,7 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let binding = Binding::new(layout, leaves, access, pd, None, None)?;
+        let binding = Binding::new(layout, leaves, access, pd, None, None, MAX_PIECES)?;
         let binding = RcuUnique::new(binding, GFP_KERNEL)?;
         let region = self.core.adopt(mr, Kind::Dm, charge)?;
         region.bind_first(&self.core.pins, mr, binding);

@@ -29,6 +29,7 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{
         binding::Binding,
+        flat::{MAX_PIECES, MAX_PIECES_OF_REQUEST},
         indices::MAX_INDICES,
         rebind::{apply, Change, QueuedBind, Refused},
         rights::Origin,
@@ -45,6 +46,8 @@ pub(crate) struct Key<'a> {
     pd: &'a Pd,
     region: Arc<Region>,
     max_entries: u32,
+    /// The most pieces of a layout over keys.
+    most_pieces: usize,
 }
 
 impl<'a> Key<'a> {
@@ -66,7 +69,16 @@ impl<'a> Key<'a> {
             pd,
             region,
             max_entries,
+            most_pieces: MAX_PIECES,
         })
+    }
+
+    /// Limits the layouts to those that a worker of the driver may make.
+    pub(crate) fn of_request(self) -> Self {
+        Self {
+            most_pieces: MAX_PIECES_OF_REQUEST,
+            ..self
+        }
     }
 
     /// Returns the core of the key's device.

@@ -79,7 +79,7 @@ pub(crate) fn bind_staged(mr: &Claimed, pd: &Pd, rkey: u32, access: u32, is_last
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
-    let key = Key::of(mr, pd)?;
+    let key = Key::of(mr, pd)?.of_request();
     let layouts = key.staged()?;
     let staged = layouts.take(rkey).ok_or(EINVAL)?;
     let mut entry = 0;
@@ -112,7 +112,7 @@ pub(crate) fn bind(mr: &Claimed, pd: &Pd, request: &KeyRequest<'_>, buffer: &mut
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
-    let key = Key::of(mr, pd)?;
+    let key = Key::of(mr, pd)?.of_request();
     let mut entry = 0;
     let worker = Worker::of(key.region().charge.waits());
     let bound = describe_and_bind(core, &key, pd, (request, buffer), &mut entry, &worker);

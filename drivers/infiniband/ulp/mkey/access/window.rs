@@ -13,6 +13,7 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, KLayout, Window, MAX_DEPTH},
+        flat::MAX_PIECES,
         window::{ReplacedBinding, WindowMr},
         Kind, Region,
     },
@@ -104,7 +105,7 @@ fn describe(
         rkey: request.rkey,
         range: None,
     };
-    let binding = Binding::new(layout, leaves, access, pd, Some(charge), Some(window))?;
+    let binding = Binding::new(layout, leaves, access, pd, Some(charge), Some(window), MAX_PIECES)?;
     Ok(Some((region, RcuUnique::new(binding, GFP_KERNEL)?)))
 }
 

@@ -18,7 +18,10 @@ use crate::{
     key::{description::Found, Key},
     layout::List,
     limits::cost,
-    region::binding::{Binding, KLayout, Leaf, LeafPlace},
+    region::{
+        binding::{Binding, KLayout, Leaf, LeafPlace},
+        flat::MAX_PIECES,
+    },
 };
 use kernel::prelude::*;
 
@@ -72,7 +75,7 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        let binding = Binding::new(layout, leaves, Access::empty(), self.pd, Some(charge), None)?;
+        let binding = Binding::new(layout, leaves, Access::empty(), self.pd, Some(charge), None, MAX_PIECES)?;
         Ok(RcuUnique::new(binding, GFP_MAYFAIL)?.share())
     }
 }

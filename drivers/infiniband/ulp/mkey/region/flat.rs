@@ -27,7 +27,10 @@ use crate::{
 use kernel::{prelude::*, rbtree::RBTree};
 
 /// The most pieces of memory that a list of keys over keys has.
-const MAX_PIECES: usize = 1 << 20;
+pub(crate) const MAX_PIECES: usize = 1 << 20;
+
+/// The same for a bind by a work request, for which a worker of the driver waits.
+pub(crate) const MAX_PIECES_OF_REQUEST: usize = 1 << 16;
 
 /// The number of pieces or blocks between two checks whether the process was killed.
 const AT_ONCE: usize = 1024;
@@ -63,6 +66,8 @@ pub(super) fn range(layout: &KLayout, leaves: &[Leaf]) -> Option<Range> {
 /// them.
 struct Build<'a> {
     below: &'a [Leaf],
+    /// The most pieces.
+    most: usize,
     /// The charge for the layout.
     charge: OwnerCharge,
     leaves: KVVec<Leaf>,
@@ -80,9 +85,10 @@ struct Build<'a> {
 
 impl<'a> Build<'a> {
     /// Makes an empty layout, to be charged to the owner of `charge`.
-    fn new(below: &'a [Leaf], charge: &OwnerCharge) -> Result<Self> {
+    fn new(below: &'a [Leaf], most: usize, charge: &OwnerCharge) -> Result<Self> {
         Ok(Self {
             below,
+            most,
             charge: charge.beside(cost::FLAT)?,
             leaves: KVVec::new(),
             numbers: RBTree::new(),
@@ -143,7 +149,10 @@ impl<'a> Build<'a> {
     /// Makes a layout of `layout` whose size does not depend on the repeat counts, if there is one.
     fn blocks(&mut self, layout: &KLayout) -> Result<Option<KLayout>> {
         let (below, most) = (self.below, MAX_ENTRIES as usize);
-        let key = |leaf| Self::key(below, leaf);
+        let key = |leaf| {
+            sched::cond_resched();
+            Self::key(below, leaf)
+        };
         let counts = compose(layout, most, key, |place, _| {
             self.count()?;
             self.number(place).map(|_| ())
@@ -173,7 +182,7 @@ impl<'a> Build<'a> {
         let number = self.number(place)?;
         for at in 0..row.count {
             self.count()?;
-            if self.added > MAX_PIECES {
+            if self.added > self.most {
                 return Err(eloop());
             }
             let piece = row.skip(at).piece();
@@ -223,10 +232,15 @@ impl<'a> Build<'a> {
 ///
 /// # Errors
 ///
-/// `ELOOP` for more than [`MAX_PIECES`] pieces; `ENOMEM` without memory or beyond a limit; `EINTR`
-/// if the process was killed.
-pub(super) fn make(layout: &KLayout, below: &[Leaf], charge: &OwnerCharge) -> Result<Flat> {
-    let mut build = Build::new(below, charge)?;
+/// `ELOOP` for more than `most` pieces; `ENOMEM` without memory or beyond a limit; `EINTR` if the
+/// process was killed.
+pub(super) fn make(
+    layout: &KLayout,
+    below: &[Leaf],
+    most: usize,
+    charge: &OwnerCharge,
+) -> Result<Flat> {
+    let mut build = Build::new(below, most, charge)?;
     let layout = match build.blocks(layout)? {
         Some(composed) => composed,
         None => build.list(layout)?,

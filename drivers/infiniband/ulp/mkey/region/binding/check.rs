@@ -33,7 +33,8 @@ const MAX_FLUSHED: u64 = 1 << 20;
 const MAX_FLUSHED_BYTES: u64 = 1 << 33;
 
 impl Binding {
-    /// Checks the layout against its leaves and makes the binding.
+    /// Checks the layout against its leaves and makes the binding. The layout of keys over keys may
+    /// have `most_pieces` pieces of memory.
     ///
     /// # Errors
     ///
@@ -50,6 +51,7 @@ impl Binding {
         pd: &Pd,
         charge: Option<OwnerCharge>,
         window: Option<Window>,
+        most_pieces: usize,
     ) -> Result<Self> {
         check_access(access, &leaves)?;
         layout.reach(|reach| check_extent(&reach.extent, &leaves))?;
@@ -58,7 +60,7 @@ impl Binding {
         if depth > MAX_LEVELS {
             return Err(eloop());
         }
-        let extra = over_keys(&layout, &leaves, window, &charge)?;
+        let extra = over_keys(&layout, &leaves, window, most_pieces, &charge)?;
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         if access.contains(Right::FlushPersistent) {
             let pieces = pieces(extra.as_deref(), &layout);
@@ -93,6 +95,7 @@ fn over_keys(
     layout: &KLayout,
     leaves: &[Leaf],
     window: Option<Window>,
+    most_pieces: usize,
     charge: &Option<OwnerCharge>,
 ) -> Result<Option<KBox<Extra>>> {
     let has_keys = leaves.iter().any(Leaf::is_key);
@@ -107,7 +110,7 @@ fn over_keys(
         (None, None) if has_keys => {
             // Only keys, whose bindings are charged, have leaves that are keys.
             let charge = charge.as_ref().ok_or(EINVAL)?;
-            Extra::Flat(flat::make(layout, leaves, charge)?)
+            Extra::Flat(flat::make(layout, leaves, most_pieces, charge)?)
         }
         (None, None) => return Ok(None),
     };
