@@ -465,7 +465,6 @@ TEST_F(yield, keys_of_another_process_cost_nothing)
 	int fd[2], status;
 	pid_t pid;
 
-	MKT_ONE_MACHINE(self->s.dev);
 	ASSERT_EQ(0, pipe(fd));
 	before = yield_time(self);
 	ASSERT_LT(0, before);
