@@ -129,7 +129,7 @@ pub const GROUPS: &[Group] = &[
     Group {
         key: "dm",
         title: "Device memory (class host) on the remote side",
-        shows: "Ratio: to the same traffic with ordinary memory; the goal is 0.99.",
+        shows: "Ratio: to the same traffic with ordinary memory.",
         quantity: Quantity::Rate,
         size: Size::Bytes,
         size_label: "message",
