@@ -2,8 +2,9 @@
 
 //! Random layouts, compared with the byte-by-byte oracle.
 
+use crate::common::flat::{self, Flat};
 use crate::common::small::long;
-use crate::common::{check_access, check_shape, flat, numbers, Spec};
+use crate::common::{check_access, check_shape, numbers, Spec};
 use ib_mkey_layout::{Layout, Run, MAX_DIMS};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -171,6 +172,28 @@ fn regular() -> impl Strategy<Value = Spec> {
     })
 }
 
+/// Draws a number of units, and a few more: the unit, the times, and what is added.
+fn units() -> impl Strategy<Value = (Index, i64, i64)> {
+    let more = prop_oneof![6 => Just(0i64), 1 => -2..3i64];
+    (any::<Index>(), -2..4i64, more)
+}
+
+/// A block of a key over a key: leaf, address, length and strides, each but the leaf as
+/// [`units`].
+type LinedUp = (
+    u32,
+    (Index, i64, i64),
+    (Index, i64, i64),
+    Vec<(Index, i64, i64)>,
+);
+
+/// Draws the counts and blocks of a key over a key.
+fn lined_up() -> impl Strategy<Value = (Vec<u64>, Vec<LinedUp>)> {
+    let leaf = prop_oneof![5 => Just(flat::KEYS), 1 => Just(0)];
+    let block = (leaf, units(), units(), vec(units(), 3));
+    (vec(1..7u64, 1..=3), vec(block, 1..3))
+}
+
 fn check(spec: &Spec, accesses: &[(Index, Index)]) {
     let layout = spec.build().unwrap();
     let bytes = spec.bytes();
@@ -275,6 +298,40 @@ proptest! {
         specs in vec(prop_oneof![list(), regular(), interleaved(), indexed()], 1..=flat::LEVELS),
     ) {
         flat::check(&specs, 2000);
+    }
+
+    /// Blocks that advance by pieces, tuples or dimensions of the key below, or nearly so, give the
+    /// same bytes as the keys.
+    #[test]
+    fn nests_that_line_up(inner in interleaved(), outers in vec(lined_up(), 1..12)) {
+        let Spec::Interleaved(counts, blocks) = &inner else { unreachable!() };
+        let mut unit: u64 = blocks.iter().map(|block| block.2).sum();
+        let mut units = vec![1, unit];
+        for count in counts.iter().rev() {
+            unit *= count;
+            units.push(unit);
+        }
+        let of = |(unit, times, more): (Index, i64, i64)| {
+            units[unit.index(units.len())] as i64 * times + more
+        };
+        let bytes = inner.bytes();
+        let flat = Flat { layout: inner.build().unwrap(), offset: 0, is_composed: false };
+        for (counts, blocks) in outers {
+            let blocks = blocks.into_iter().map(|(leaf, addr, len, strides)| {
+                let strides = strides.into_iter().take(counts.len()).map(of).collect();
+                (leaf, of(addr).unsigned_abs(), of(len).unsigned_abs().clamp(1, 500), strides)
+            });
+            let outer = Spec::Interleaved(counts.clone(), blocks.collect());
+            let Some(wanted) = outer.build().ok().and_then(|layout| {
+                (layout.length() <= MAX_BYTES).then(|| flat::through(&outer, &bytes, 9))?
+            }) else {
+                continue;
+            };
+            let layout = outer.build().unwrap();
+            for flat in flat::flatten(&layout, &flat, 9).into_iter().flatten() {
+                flat::check_runs(&flat.layout, &wanted);
+            }
+        }
     }
 
     /// A layout reports the description that it was made of.

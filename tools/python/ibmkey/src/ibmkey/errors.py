@@ -16,7 +16,7 @@ _REASONS = {
     numbers.ENOSPC: "the layout has more entries than the key was created for",
     numbers.EOVERFLOW: "a length or an address does not fit 64 bits",
     numbers.ERANGE: "a block reaches outside its MR",
-    numbers.ELOOP: "the key would refer to itself, or there are too many levels of keys",
+    numbers.ELOOP: "the key would refer to itself, or the keys below it have too many levels or pieces",
     numbers.EBUSY: "a key or a memory window still refers to the object",
     numbers.ENOMEM: "no memory, or a limit is reached: max_key_memory_per_user of ib_mkey for keys, "
     "max_dm_size_per_user for device memory, RLIMIT_MEMLOCK (ulimit -l) for memory that is registered",
