@@ -45,7 +45,12 @@ use kernel::{
     prelude::*,
     rbtree::{RBTree, RBTreeNodeReservation},
     sync::{Arc, Mutex, SpinLock},
+    time::msecs_to_jiffies,
 };
+
+/// How long a bind waits for accesses through the binding before the last one. A thread that binds the
+/// window for another queue pair may be about to drop that binding.
+const SHORT_MS: u32 = 200;
 
 /// The hidden MR to which rxe binds a window.
 pub(crate) struct WindowMr {
@@ -125,9 +130,8 @@ impl Bindings {
             None => slot.insert(make()?).clone(),
         };
         let mr = hidden.claimed()?;
-        if !hidden.region.state.retired.is_none() {
-            return Err(EBUSY);
-        }
+        let short = Timeout::After(msecs_to_jiffies(SHORT_MS));
+        hidden.region.state.retired.wait(short)?;
         hidden.region.bind_first(pins, mr, new);
         if let Err(err) = driver(mr) {
             *ended = hidden.end();
