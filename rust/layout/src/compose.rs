@@ -21,7 +21,7 @@ use super::dims::MAX_DIMS;
 use super::extent::Extent;
 use super::indexed::AsIndexed;
 use super::interleaved::Shape;
-use super::layout::Layout;
+use super::layouts::Layout;
 use super::pattern::{Part, Pattern};
 use super::pieces::Entry;
 use super::run::{Error, Row};
@@ -108,7 +108,7 @@ struct Split {
     count: u64,
 }
 
-/// What the repetitions of an outer block are in the inner layout.
+/// How the repetitions of an outer block fit the inner layout.
 enum Fit {
     /// Each stride of the outer block is one distance in memory.
     Linear,

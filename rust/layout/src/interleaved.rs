@@ -138,7 +138,7 @@ impl<S: DerefMut<Target = [Block]>> Interleaved<S> {
     ///
     /// - [`Error::Zero`] if there are no dimensions or no blocks, or if a
     ///   count or byte count is zero.
-    /// - [`Error::TooManyDims`] if there are more than [`MAX_DIMS`](super::MAX_DIMS).
+    /// - [`Error::TooManyDims`] if there are more than [`MAX_DIMS`].
     /// - [`Error::Overflow`] if the sum of the bytes, or the address of a byte, does not fit 64
     ///   bits.
     #[inline]

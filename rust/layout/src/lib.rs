@@ -8,7 +8,7 @@
 //!
 //! A layout is checked completely when it is made. After that, [`Layout::rows`] turns a range of
 //! offsets into rows: pieces of one size at one distance. It computes its position and does not
-//! walk the bytes before it. [`compose`] and [`pieces`] turn a layout over keys into one over
+//! walk the bytes before it. [`compose()`] and [`pieces()`] turn a layout over keys into one over
 //! memory.
 //!
 //! No code here allocates, recurses, panics or is `unsafe`, and none depends on the kernel: a leaf
@@ -37,7 +37,7 @@ mod extent;
 mod grid;
 mod indexed;
 mod interleaved;
-mod layout;
+mod layouts;
 mod list;
 mod pattern;
 mod pieces;
@@ -52,7 +52,7 @@ pub use self::dims::MAX_DIMS;
 pub use self::extent::{Extent, Reach};
 pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
 pub use self::interleaved::{Interleaved, Shape};
-pub use self::layout::Layout;
+pub use self::layouts::Layout;
 pub use self::list::List;
 pub use self::pieces::{Addrs, Entry, Scale};
 pub use self::rows::{GatherList, Rows, Runs, Segment};

@@ -150,8 +150,8 @@ int ibmkey_mpi_bind(struct ibv_pd *pd, const void *buffer, struct ibv_mr *mr,
 	if (ret != ELOOP)
 		return ret;
 	/*
-	 * The keys have too many levels or pieces. A plain layout is one key, which cannot be refused
-	 * for that, or a list of keys, which still can.
+	 * The keys have too many levels or pieces. A plain layout is one key, which cannot be
+	 * refused for that, or a list of keys, which still can.
 	 */
 	ret = layout_plain(layout, caps.max_entries, &plain);
 	if (ret == ENOSPC)

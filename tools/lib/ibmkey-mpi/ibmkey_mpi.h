@@ -111,7 +111,8 @@ struct ibmkey_mpi_key;
  * @access: enum ibv_access_flags
  * @key: set to the key, to be freed by ibmkey_mpi_unbind()
  *
- * Keys over keys may have more levels or pieces than the device allows. This function then makes one key with more entries, or a list of keys.
+ * Keys over keys may have more levels or pieces than the device allows. This function then makes
+ * one key with more entries, or a list of keys.
  *
  * Return: 0; EINVAL for a pointer that is NULL, except @buffer, or a layout without bytes;
  * ENOSPC if a group has more entries than the device allows for a key; ELOOP if the list of keys

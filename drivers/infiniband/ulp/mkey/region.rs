@@ -287,7 +287,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// Those of [`Pending::wait`]. Accesses are left then.
+    /// Those of [`crate::kernel_ext::sync::pending::Pending::wait`]. Accesses are left then.
     pub(crate) fn end(self: &Arc<Self>, timeout: Timeout) -> Result {
         let many = LockMany::new();
         // A rebind or unbind in progress holds `edit`.

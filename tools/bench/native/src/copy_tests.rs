@@ -14,7 +14,7 @@ const PAGES: usize = 8;
 /// Bytes of the packets.
 const PACKET: usize = 4096;
 
-/// Sizes that have a loop of their own, sizes between them, and sizes of about a page.
+/// Sizes that have a separate loop, sizes between them, and sizes of about a page.
 const SIZES: [usize; 29] = [
     1, 2, 3, 4, 5, 8, 9, 12, 16, 20, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 192, 255, 256,
     257, 1000, 4095, 4096, 5000,

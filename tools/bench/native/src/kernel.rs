@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the module's copy takes from a kernel: its `memcpy()`, and pages.
+//! The parts of a kernel that the module's copy uses: its `memcpy()`, and pages.
 
 use std::{ffi::c_void, slice};
 

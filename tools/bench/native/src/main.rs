@@ -21,7 +21,7 @@ use copy::Payload;
 use ib_mkey_layout::{self as layout, Row};
 use kernel::{racing, Paged, PAGE};
 
-/// The sizes of blocks: some with a loop of their own in the module, and some without.
+/// The sizes of blocks: some have a separate loop in the module, and some do not.
 const SIZES: [usize; 13] = [1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 
 /// Bytes of a packet.

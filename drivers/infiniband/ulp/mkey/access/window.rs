@@ -105,7 +105,15 @@ fn describe(
         rkey: request.rkey,
         range: None,
     };
-    let binding = Binding::new(layout, leaves, access, pd, Some(charge), Some(window), MAX_PIECES)?;
+    let binding = Binding::new(
+        layout,
+        leaves,
+        access,
+        pd,
+        Some(charge),
+        Some(window),
+        MAX_PIECES,
+    )?;
     Ok(Some((region, RcuUnique::new(binding, GFP_KERNEL)?)))
 }
 

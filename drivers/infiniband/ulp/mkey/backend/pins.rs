@@ -59,8 +59,8 @@ pub(crate) trait Holder: Send + Sync {
     /// pins.
     fn is_bound_to(&self, number: u64) -> bool;
 
-    /// Returns `true` if the binding with `number` is described, and the key has not had it or a
-    /// later one. The caller holds the lock of the pins.
+    /// Returns `true` if the key was bound neither to the binding with `number` nor to a later one.
+    /// The caller holds the lock of the pins.
     fn has_yet_to_have(&self, number: u64) -> bool;
 }
 
@@ -294,11 +294,9 @@ impl<H: Holder> Pins<H> {
         Some(FoundPin {
             number,
             of: of.clone(),
-            is_live: of
-                .as_ref()
-                .is_none_or(|of| {
-                    of.holder.is_bound_to(of.number) || of.holder.has_yet_to_have(of.number)
-                }),
+            is_live: of.as_ref().is_none_or(|of| {
+                of.holder.is_bound_to(of.number) || of.holder.has_yet_to_have(of.number)
+            }),
         })
     }
 

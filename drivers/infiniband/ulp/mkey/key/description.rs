@@ -292,7 +292,15 @@ impl<'a> Description<'a> {
             leaves,
             ..
         } = self.found;
-        let mut binding = Binding::new(layout, leaves, self.access, key.pd, Some(charge), None, key.most_pieces)?;
+        let mut binding = Binding::new(
+            layout,
+            leaves,
+            self.access,
+            key.pd,
+            Some(charge),
+            None,
+            key.most_pieces,
+        )?;
         binding.number = number;
         Ok(Described {
             key,

@@ -15,6 +15,7 @@ use crate::{
         Kind, Region,
     },
 };
+use core::ptr;
 use kernel::prelude::*;
 
 /// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. `len` is not zero.
@@ -88,7 +89,7 @@ impl Core {
                 LookedUp::Own(mr) => {
                     let region = mr.object::<Region>().ok_or(ENOENT)?;
                     let mr: &Mr = mr;
-                    (own_leaf(&region, lkey, depth)?, mr as *const Mr)
+                    (own_leaf(&region, lkey, depth)?, ptr::from_ref(mr))
                 }
                 LookedUp::Unfit => return Err(eopnotsupp()),
             })

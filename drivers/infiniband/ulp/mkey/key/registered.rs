@@ -75,7 +75,15 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        let binding = Binding::new(layout, leaves, Access::empty(), self.pd, Some(charge), None, MAX_PIECES)?;
+        let binding = Binding::new(
+            layout,
+            leaves,
+            Access::empty(),
+            self.pd,
+            Some(charge),
+            None,
+            MAX_PIECES,
+        )?;
         Ok(RcuUnique::new(binding, GFP_MAYFAIL)?.share())
     }
 }

@@ -88,7 +88,7 @@ static void turn_piece(struct turn_layout *layout, unsigned int at, unsigned int
 
 /* describes the layout @shape of the bytes from @at on */
 static void turn_draw(struct turn_layout *layout, const struct mkt_leaf *leaf,
-		       enum turn_shape shape, unsigned int at)
+		      enum turn_shape shape, unsigned int at)
 {
 	static const unsigned int lengths[] = { 3, 5, 8, 16, 1, 30 };
 	unsigned int i, n = 1;
@@ -166,7 +166,7 @@ static int turn_call(struct ibv_mr *key, const struct turn_layout *layout)
 }
 
 static int turn_request(struct mkt_qp *qp, struct mkt_request *text, struct ibv_mr *key,
-			 const struct turn_layout *layout)
+			const struct turn_layout *layout)
 {
 	struct ibmkey_wr wr;
 
@@ -239,7 +239,7 @@ TEST_F(in_turn, memory_is_charged_once)
 			if (i & 1) {
 				ASSERT_EQ(IBV_WC_SUCCESS,
 					  turn_request(&self->s.pair.end[1], &self->text, key,
-							&layout));
+						       &layout));
 			}
 			ASSERT_EQ(0, ibmkey_unbind(key));
 			charged = turn_charged(&self->s.dev[1]);
@@ -294,7 +294,7 @@ static void *turn_loop(void *arg)
 		zone = ++thread->count & 1;
 		thread->err = thread->by_request ?
 			turn_request(&s->pair.end[1], &thread->self->text, s->key[1],
-				      &layout[zone]) :
+				     &layout[zone]) :
 			turn_call(s->key[1], &layout[zone]);
 	}
 	return NULL;

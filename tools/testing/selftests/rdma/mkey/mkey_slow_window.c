@@ -47,8 +47,8 @@ FIXTURE(slow_window)
 };
 
 /*
- * The number of accesses since ib_mkey was loaded. An access that waits for a page holds the lock of
- * the process's address space, so this maps no memory.
+ * The number of accesses since ib_mkey was loaded. An access that waits for a page holds the lock
+ * of the process's address space, so this maps no memory.
  */
 static long accesses(void)
 {

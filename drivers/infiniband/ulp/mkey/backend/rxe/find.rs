@@ -175,9 +175,9 @@ pub(super) unsafe fn find<'a>(
             len: u64::MAX,
             access,
         },
-        // SAFETY: The types show that the MR is claimed. `held` keeps it from being suspended, and
-        // rxe from deregistering it.
         TYPE_SG_GAPS | TYPE_DM => {
+            // SAFETY: The types show that the MR is claimed. `held` keeps it from being suspended,
+            // and rxe from deregistering it.
             LookedUp::Own(unsafe { ClaimedRxeMr::from_raw(found.mr().private()) })
         }
         _ => LookedUp::Unfit,

@@ -69,8 +69,8 @@ impl Pages<'_> {
     #[inline]
     pub(super) unsafe fn new(mr: NonNull<rxe_mr>, kind: Kind) -> Self {
         match kind {
-            // SAFETY: By the safety requirement.
             Kind::List | Kind::Persistent => {
+                // SAFETY: By the safety requirement.
                 Self::List(unsafe { PageList::new(mr, kind == Kind::Persistent) })
             }
             // SAFETY: By the safety requirement.
@@ -300,7 +300,7 @@ impl<const PARTS: bool> Memory for PageList<'_, PARTS> {
         let room = size.wrapping_sub(before);
         // SAFETY: By the type invariant, the entry keeps its page. `size` bytes from `offset` on are
         // in the page, and the first one is at a multiple of `size` in the MR. A copy maps one page
-        // at a time. Nobody makes a reference to memory of an MR.
+        // at a time. There is no reference to memory of an MR.
         Ok(unsafe {
             let at = self.mapped.map(entry.page).add(offset).add(before);
             Block::new(at, before as u64, room as u64)
@@ -370,7 +370,7 @@ impl Memory for OnDemand<'_> {
         // INVARIANT: `ib_mkey_rxe_odp_lock()` mapped the page and took the mutex.
         self.locked = Some(page);
         // SAFETY: The page stays mapped until `unlock()`, for which `self` is borrowed mutably.
-        // Nobody makes a reference to memory of an MR.
+        // There is no reference to memory of an MR.
         Ok(unsafe {
             let before = addr % PAGE;
             Block::new(page.as_ptr().add(before as usize), before, PAGE - before)

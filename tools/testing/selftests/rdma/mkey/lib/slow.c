@@ -57,8 +57,8 @@ static void *slow_server(void *arg)
 	uint32_t left, n;
 
 	/*
-	 * A fault of a page of the zeros would wait for the lock of the address space. An access that
-	 * waits for this server has that lock, if another thread waits for it, too.
+	 * A fault of a page of the zeros would wait for the lock of the address space. An access
+	 * that waits for this server has that lock, if another thread waits for it, too.
 	 */
 	if (mlock(zeros, sizeof(zeros)))
 		perror("# mlock");
