@@ -6,7 +6,6 @@
 use crate::bindings;
 
 /// A full barrier.
-#[inline]
 pub(crate) fn smp_mb() {
     // SAFETY: A barrier has no preconditions.
     unsafe { bindings::rdma_smp_mb() };

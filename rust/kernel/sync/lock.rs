@@ -43,20 +43,17 @@ unsafe impl Backend for IrqSpin {
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
 
-    #[inline]
     unsafe fn lock(ptr: *mut Self::State) -> c_ulong {
         // SAFETY: By the safety requirements.
         unsafe { bindings::spin_lock_irqsave(ptr) }
     }
 
-    #[inline]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<c_ulong> {
         let mut flags = 0;
         // SAFETY: By the safety requirements.
         unsafe { bindings::spin_trylock_irqsave(ptr, &mut flags) }.then_some(flags)
     }
 
-    #[inline]
     unsafe fn unlock(ptr: *mut Self::State, flags: &c_ulong) {
         // SAFETY: By the safety requirements; locking returned `flags`.
         unsafe { bindings::spin_unlock_irqrestore(ptr, *flags) }

@@ -63,7 +63,6 @@ impl Block {
     ///
     /// Intermediate sums may leave the address space although the result does not. So all address
     /// arithmetic of an accepted layout wraps.
-    #[inline]
     pub(super) fn piece(&self, dims: &Dims, digits: &Digits) -> Run {
         let mut addr = self.addr;
         for (stride, digit) in dims.inner_first(&self.stride).zip(digits) {
@@ -77,7 +76,6 @@ impl Block {
     }
 
     /// Returns the offset of the first byte among those of one index tuple.
-    #[inline]
     pub(super) fn start(&self) -> u64 {
         self.start
     }
@@ -154,7 +152,6 @@ impl<'a> BlocksWalk<'a> {
     }
 
     /// Returns the next piece, without an advance.
-    #[inline]
     pub(super) fn piece(&self) -> Option<Run> {
         let block = self.blocks.get(self.next)?;
         Some(block.piece(self.dims, &self.digits))
@@ -162,7 +159,6 @@ impl<'a> BlocksWalk<'a> {
 
     /// Returns the next piece and the number of pieces in `bytes` bytes, if all pieces have one leaf
     /// and one size.
-    #[inline]
     pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
         let size = self.even?;
         let count = usize::try_from(bytes / size).ok()?;
@@ -170,13 +166,11 @@ impl<'a> BlocksWalk<'a> {
     }
 
     /// Takes the next `count` pieces.
-    #[inline]
     pub(super) fn take(&mut self, count: usize) -> BlockAddrs<'_, 'a> {
         BlockAddrs { walk: self, count }
     }
 
     /// Returns the next piece, and advances.
-    #[inline]
     pub(super) fn next_piece(&mut self) -> Option<Run> {
         step();
         let piece = self.piece()?;
@@ -200,13 +194,11 @@ pub struct BlockAddrs<'r, 'a> {
 impl Iterator for BlockAddrs<'_, '_> {
     type Item = u64;
 
-    #[inline]
     fn next(&mut self) -> Option<u64> {
         self.count = self.count.checked_sub(1)?;
         self.walk.next_piece().map(|piece| piece.addr)
     }
 
-    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.count, Some(self.count))
     }

@@ -28,7 +28,6 @@ impl Dims {
     };
 
     /// Sets the repeat counts, outermost first.
-    #[inline]
     pub(super) fn set(&mut self, repeat_count: &[u64]) -> Result<(), Error> {
         if repeat_count.is_empty() {
             return Err(Error::Zero);
@@ -53,13 +52,11 @@ impl Dims {
     }
 
     /// Returns the counts of the layout's dimensions, innermost first.
-    #[inline]
     pub(super) fn counts(&self) -> &[NonZeroU64] {
         self.counts.get(..self.used).unwrap_or(&self.counts)
     }
 
     /// Returns the strides of the layout's dimensions, innermost first.
-    #[inline]
     pub(super) fn inner_first<'a>(
         &self,
         stride: &'a [i64; MAX_DIMS],
@@ -90,7 +87,6 @@ impl Dims {
     }
 
     /// Advances to the next index tuple. The first tuple follows the last one.
-    #[inline]
     pub(super) fn advance(&self, digits: &mut Digits) {
         for (digit, count) in digits.iter_mut().zip(self.counts()) {
             step();

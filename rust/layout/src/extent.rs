@@ -85,7 +85,6 @@ pub struct Reach {
 
 impl Reach {
     /// Returns the pieces of both, if they are in one leaf.
-    #[inline]
     pub(super) fn join(&self, other: &Self) -> Option<Self> {
         let (one, two) = (&self.extent, &other.extent);
         (one.leaf == two.leaf).then(|| Self {

@@ -81,7 +81,6 @@ pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<
 }
 
 impl Range for ib_sge {
-    #[inline(always)]
     fn parts(&self) -> (u64, u64, u64) {
         (self.lkey.into(), self.addr, self.length.into())
     }

@@ -28,7 +28,6 @@ use kernel::{ffi::c_int, prelude::*};
 // the stack.
 
 /// Describes the ranges at the user address `entries`.
-#[inline(never)]
 fn describe_list<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -41,7 +40,6 @@ fn describe_list<'k>(
 }
 
 /// Describes the blocks at the user address `blocks`.
-#[inline(never)]
 fn describe_blocks<'k>(
     key: &'k Key<'_>,
     access: Access,

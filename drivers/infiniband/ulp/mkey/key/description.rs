@@ -22,7 +22,6 @@ impl Key<'_> {
     ///
     /// `EINVAL` if `count` is 0 or an access flag is not supported. `ENOSPC` if `count` exceeds the
     /// number that the key was created with.
-    #[inline]
     pub(crate) fn check(&self, count: u32, access: Access) -> Result {
         if count == 0 || !supported(access) {
             Err(EINVAL)
@@ -38,7 +37,6 @@ impl Key<'_> {
     /// # Errors
     ///
     /// `ENOSPC` if `count` exceeds [`MAX_ENTRIES`]; those of [`Self::check`]; `ENOMEM`.
-    #[inline(always)]
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count > MAX_ENTRIES {
             return Err(ENOSPC);
@@ -51,7 +49,6 @@ impl Key<'_> {
     /// # Errors
     ///
     /// Those of [`Self::check`]; `ENOMEM`.
-    #[inline(always)]
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         self.check(count, access)?;
         let mut room = self.region.take_room();
@@ -111,7 +108,6 @@ impl Found<'_> {
     /// `ENOENT` if `lkey` names no MR in the key's protection domain, `EOPNOTSUPP` for an MR that
     /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for the key itself and for a key
     /// of [`MAX_DEPTH`] levels, `ENOMEM`.
-    #[inline]
     fn leaf(&mut self, lkey: u32) -> Result<u32> {
         match self.last {
             Some((last, index)) if last == lkey => Ok(index),
@@ -125,7 +121,6 @@ impl Found<'_> {
 
     /// Returns the number of a leaf other than the last one. The errors are those of
     /// [`Self::leaf`].
-    #[inline(never)]
     fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
         if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
             return Ok(0);
@@ -230,7 +225,6 @@ impl<'a> Ranges<'a> {
 
 impl<'a> Description<'a> {
     /// Begins the ranges of the description.
-    #[inline(always)]
     pub(crate) fn ranges(self) -> Ranges<'a> {
         Ranges {
             of: self,
@@ -266,7 +260,6 @@ impl<'a> Description<'a> {
     }
 
     /// Ends a description of repeated blocks. The errors are those of [`Ranges::finish`].
-    #[inline(always)]
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         // No description is begun without blocks.
         let blocks = self.blocks.take().ok_or(EINVAL)?;
@@ -282,7 +275,6 @@ impl<'a> Description<'a> {
         self.found.charge(bytes)
     }
 
-    #[inline(always)]
     pub(super) fn finish(mut self, layout: KLayout) -> Result<Described<'a>> {
         self.found.begin_at_zero();
         let Found {

@@ -92,7 +92,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next `count` values in place, without another copy, if the source is a copy.
-    #[inline(always)]
     fn view<T: FromBytes + Immutable + KnownLayout + 'a>(&mut self, count: u32) -> Option<&'a [T]> {
         let Source::Copy(bytes) = &mut self.source else {
             return None;
@@ -120,7 +119,6 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// `EINVAL` for fewer values, those of the memory, and those of `each`.
-    #[inline(always)]
     fn each<T: FromBytes + Immutable + KnownLayout + 'a>(
         &mut self,
         count: u32,
@@ -135,7 +133,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Does what [`Self::each`] does for a source that is not a copy. Reads some values at a time.
-    #[inline(never)]
     fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(&T) -> Result) -> Result {
         let mut words = [0u64; AT_ONCE];
         let at_once = const {
@@ -159,7 +156,6 @@ impl<'a> Reader<'a> {
 
     /// Reads `count` ranges and calls `some` with some of them at a time. The errors are those of
     /// [`Self::each`].
-    #[inline(always)]
     fn ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
         match self.view(count) {
             Some(ranges) => some(ranges),
@@ -169,7 +165,6 @@ impl<'a> Reader<'a> {
 
     /// Does what [`Self::ranges`] does for a source that is not a copy. Reads some ranges
     /// at a time.
-    #[inline(never)]
     fn many_ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
         const UNREAD: UapiSge = UapiSge {
             addr: 0,
@@ -189,7 +184,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    #[inline(always)]
     fn one<T: FromBytes>(&mut self) -> Result<T> {
         let bytes: Option<&[u8]> = self.view(const { size_of::<T>() as u32 });
         match bytes {
@@ -199,7 +193,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value from a source that is not a copy. The errors are those of [`Self::each`].
-    #[inline(never)]
     fn other<T: FromBytes>(&mut self) -> Result<T> {
         let mut words = [0u64; ONE];
         const { assert!(size_of::<T>() <= size_of::<[u64; ONE]>()) };
@@ -215,7 +208,6 @@ impl<'a> Reader<'a> {
 /// # Errors
 ///
 /// `EINVAL`.
-#[inline]
 pub(super) fn check_header(header: &UapiLayout) -> Result {
     let size = match header.kind {
         KIND_LIST => size_of::<UapiSge>(),

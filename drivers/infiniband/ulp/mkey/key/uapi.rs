@@ -15,7 +15,6 @@ use crate::{
 use kernel::prelude::*;
 
 impl Range for UapiSge {
-    #[inline(always)]
     fn parts(&self) -> (u64, u64, u64) {
         let name = u64::from(self.comp_mask) << 32 | u64::from(self.lkey);
         (name, self.addr, self.length)

@@ -269,7 +269,6 @@ impl Binding {
     }
 
     /// Returns the range of a key that is all bytes of the binding, if there is one.
-    #[inline]
     pub(crate) fn range(&self) -> Option<&Range> {
         match self.extra.as_deref() {
             Some(Extra::Range(range)) => Some(range),
@@ -280,7 +279,6 @@ impl Binding {
 
     /// Returns the binding that has the bytes of this one, and the offset of the first byte in it.
     /// That is this binding unless it is one range of a key.
-    #[inline]
     pub(crate) fn target(&self) -> (&Self, u64) {
         match self.range() {
             None => (self, 0),
@@ -290,7 +288,6 @@ impl Binding {
 
     /// Returns the layout over memory that accesses use, and its leaves. The binding must be a
     /// [target](Self::target).
-    #[inline]
     pub(crate) fn memory(&self) -> (&KLayout, &[Leaf]) {
         match self.extra.as_deref() {
             Some(Extra::Flat(flat)) => (&flat.layout, &flat.leaves),
@@ -299,7 +296,6 @@ impl Binding {
     }
 
     /// Returns the fast registration of which this is the binding.
-    #[inline]
     pub(crate) fn registered(&self) -> Option<&Registered> {
         match self.extra.as_deref() {
             Some(Extra::Registered(registered)) => Some(registered),
@@ -316,7 +312,6 @@ impl Binding {
     }
 
     /// Returns the address of the first byte; 0 except for a memory window and a fast registration.
-    #[inline]
     pub(crate) fn start(&self) -> u64 {
         match self.extra.as_deref() {
             Some(Extra::Window(window)) => window.start,

@@ -18,7 +18,6 @@ pub(crate) enum KIndices {
 }
 
 impl Indices for KIndices {
-    #[inline]
     fn as_slice(&self) -> IndexSlice<'_> {
         match self {
             Self::U32(indices) => IndexSlice::U32(indices),
@@ -36,7 +35,6 @@ pub(crate) type KIndexed = KBox<Indexed<KIndices>>;
 impl AsIndexed for KIndexed {
     type Indices = KIndices;
 
-    #[inline]
     fn as_indexed(&self) -> &Indexed<KIndices> {
         self
     }

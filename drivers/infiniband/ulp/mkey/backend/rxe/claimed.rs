@@ -70,7 +70,6 @@ macro_rules! set_field {
 }
 
 /// Returns the structure around `mr`, if the MR belongs to rxe.
-#[inline]
 fn around(mr: &Mr) -> *mut rxe_mr {
     mr.as_raw()
         .wrapping_byte_sub(offset_of!(rxe_mr, ibmr))
@@ -88,7 +87,6 @@ pub(crate) struct RxeMr(Opaque<rxe_mr>);
 impl Deref for RxeMr {
     type Target = Mr;
 
-    #[inline]
     fn deref(&self) -> &Mr {
         // SAFETY: By the type invariant.
         unsafe { Mr::from_raw(&raw mut (*self.private()).ibmr) }
@@ -97,7 +95,6 @@ impl Deref for RxeMr {
 
 impl RxeMr {
     /// Returns `mr` with rxe's structure; [`None`] for an MR of another driver.
-    #[inline]
     pub(super) fn of(mr: &Mr) -> Option<&Self> {
         if !is_ours(mr.device()) {
             return None;
@@ -109,7 +106,6 @@ impl RxeMr {
     /// # Safety
     ///
     /// `mr` must be an MR of an rxe device, valid for `'a`.
-    #[inline]
     pub(super) unsafe fn from_raw<'a>(mr: *mut rxe_mr) -> &'a Self {
         // SAFETY: By the safety requirement, and the type is transparent.
         // INVARIANT: By the safety requirement.
@@ -117,13 +113,11 @@ impl RxeMr {
     }
 
     /// Returns rxe's structure.
-    #[inline]
     pub(super) fn private(&self) -> *mut rxe_mr {
         self.0.get()
     }
 
     /// Returns the MR if it is claimed.
-    #[inline]
     pub(super) fn claimed(&self) -> Option<&ClaimedRxeMr> {
         // SAFETY: As for `state()`. Pairs with the release in `ib_mkey_rxe_claim()`.
         let ops = unsafe { load_acquire(&raw const (*self.private()).ops) };
@@ -135,7 +129,6 @@ impl RxeMr {
     }
 
     /// Returns the type. Fields that are read later are as new as the type.
-    #[inline]
     pub(super) fn kind(&self) -> ib_mr_type {
         // SAFETY: As for `state()`. Pairs with the release in `set_kind()`.
         unsafe { load_acquire(&raw const (*self.private()).ibmr.type_) }
@@ -148,7 +141,6 @@ impl RxeMr {
     }
 
     /// Returns the state. Fields that are read later are as new as the state.
-    #[inline(always)]
     pub(super) fn state(&self) -> rxe_mr_state {
         // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
         // release in `set_state()`.
@@ -162,7 +154,6 @@ impl RxeMr {
     }
 
     /// Returns the access flags.
-    #[inline(always)]
     pub(super) fn access(&self) -> Access {
         Access::from_raw(get_field!(self.access) as u32)
     }
@@ -173,7 +164,6 @@ impl RxeMr {
     }
 
     /// Returns the lkey by which rxe knows the MR. The one in `ib_mr` may differ.
-    #[inline(always)]
     pub(super) fn own_lkey(&self) -> u32 {
         get_field!(self.lkey)
     }
@@ -190,7 +180,6 @@ impl RxeMr {
     }
 
     /// Returns the first address and the length.
-    #[inline]
     pub(super) fn range(&self) -> MrRange {
         MrRange {
             start: get_field!(self.ibmr.iova),
@@ -215,7 +204,6 @@ impl RxeMr {
     }
 
     /// Returns the page size, as the power of two.
-    #[inline]
     pub(super) fn page_shift(&self) -> u32 {
         get_field!(self.page_shift)
     }
@@ -247,7 +235,6 @@ pub(crate) struct ClaimedRxeMr(RxeMr);
 impl Deref for ClaimedRxeMr {
     type Target = Mr;
 
-    #[inline]
     fn deref(&self) -> &Mr {
         &self.0
     }
@@ -302,7 +289,6 @@ impl ClaimedRxeMr {
     /// # Safety
     ///
     /// `mr` must be an MR that was claimed, valid for `'a`.
-    #[inline]
     pub(super) unsafe fn from_raw<'a>(mr: *mut rxe_mr) -> &'a Self {
         // SAFETY: By the safety requirement, and the types are transparent.
         // INVARIANT: By the safety requirement.
@@ -310,13 +296,11 @@ impl ClaimedRxeMr {
     }
 
     /// Returns rxe's structure.
-    #[inline]
     pub(super) fn private(&self) -> *mut rxe_mr {
         self.0.private()
     }
 
     /// Returns the range to which accesses are allowed; [`None`] while no access is.
-    #[inline]
     pub(super) fn published(&self) -> Option<MrRange> {
         let state = self.0.state();
         let range = self.0.range();
@@ -325,12 +309,10 @@ impl ClaimedRxeMr {
 }
 
 impl ClaimedMr for ClaimedRxeMr {
-    #[inline(always)]
     fn is_fast_reg(&self) -> bool {
         self.0.page_shift() == FAST_REG_SHIFT
     }
 
-    #[inline]
     fn object<T: SlotValue>(&self) -> Option<ArcBorrow<'_, T>> {
         // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the release
         // in `set_object()`.

@@ -150,7 +150,6 @@ fn flushes_long(layout: &KLayout, leaves: &[Leaf]) -> bool {
 /// # Errors
 ///
 /// `EACCES` if one of them is missing.
-#[inline]
 fn check_access(access: Access, leaves: &[Leaf]) -> Result {
     let writes = access.contains(Right::LocalWrite)
         || access.contains(Right::RemoteWrite)
@@ -173,7 +172,6 @@ fn check_access(access: Access, leaves: &[Leaf]) -> Result {
 /// # Errors
 ///
 /// `ERANGE` if they do not.
-#[inline]
 fn check_extent(extent: &Extent, leaves: &[Leaf]) -> Result {
     let leaf = leaves.get(extent.leaf() as usize).ok_or(EINVAL)?;
     Ok(extent.check_within(leaf.start, leaf.len)?)
