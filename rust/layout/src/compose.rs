@@ -108,7 +108,7 @@ struct Split {
     count: u64,
 }
 
-/// How the repetitions of an outer block fit the inner layout.
+/// The way in which the repetitions of an outer block fit the inner layout.
 enum Fit {
     /// Each stride of the outer block is one distance in memory.
     Linear,

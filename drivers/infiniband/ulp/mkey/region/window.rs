@@ -48,8 +48,8 @@ use kernel::{
     time::msecs_to_jiffies,
 };
 
-/// How long a bind waits for accesses through the binding before the last one. A thread that binds the
-/// window for another queue pair may be about to drop that binding.
+/// The longest time for which a bind waits for accesses through the binding before the last one. A
+/// thread that binds the window for another queue pair may be about to drop that binding.
 const SHORT_MS: u32 = 200;
 
 /// The hidden MR to which rxe binds a window.

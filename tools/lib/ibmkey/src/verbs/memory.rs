@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! Protection domains, and the bytes that requests name. The module [`keys`](crate::keys) has
-//! memory and keys.
+//! Protection domains, and the bytes that requests name. The module [`keys`] has memory and keys.
 
 use core::{
     ffi::c_int,
