@@ -3,7 +3,7 @@
 //! Limits of the numbers, one by one.
 
 use crate::common::{reaches, Spec, VecLayout};
-use ib_mkey_layout::{Entry, Error, Extent, Layout, List, Run, MAX_DIMS};
+use ib_mkey_layout::{pieces, Entry, Error, Extent, Layout, List, Row, Run, MAX_DIMS};
 
 const MAX: u64 = u64::MAX;
 
@@ -208,6 +208,21 @@ fn long_pieces() {
         [run(0, MAX)]
     );
     assert_eq!(layout.resolve((1 << 63) - 1, 2), Err(Error::Straddles));
+}
+
+#[test]
+fn joined_pieces() {
+    // The caller of `pieces()` counts rows, so a row of joined pieces takes a bounded time.
+    let inner = list(&(0..4096).map(|at| (at, 1)).collect::<Vec<_>>()).unwrap();
+    let outer = block(&[2], 0, 4096, &[0]).unwrap();
+    let (mut rows, mut bytes) = (0, 0);
+    let each = |_, row: Row| {
+        (rows, bytes) = (rows + 1, bytes + row.len * row.count);
+        Ok::<_, Error>(())
+    };
+    pieces(&outer, |_| Some((&inner, 0)), each).unwrap();
+    assert_eq!(bytes, 2 * 4096);
+    assert!(rows >= 2 * 4096 / 256, "{rows} rows");
 }
 
 #[test]
