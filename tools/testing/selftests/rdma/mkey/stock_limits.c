@@ -15,15 +15,6 @@
 #define WAITS (1024 + 64)
 #define FAULTS (256 + 64)
 
-FIXTURE(limits)
-{
-	struct mkt_dev dev[2];
-	struct mkt_fuse fuse;
-	struct waits_shared *shared;
-	bool open;
-	pid_t pid;
-};
-
 struct limits_child {
 	struct mkt_dev dev[2];
 	struct mkt_qp qp;	/* of datagrams, connected to itself */
@@ -31,38 +22,6 @@ struct limits_child {
 	struct ibv_qp *many[WAITS];
 	struct ibv_mr *mr;	/* of all pages, on demand */
 };
-
-FIXTURE_SETUP(limits)
-{
-	struct ibv_device_attr_ex attr;
-	int err;
-
-	MKT_OPEN(self->dev);
-	if (geteuid())
-		SKIP(return, "not root");
-	ASSERT_EQ(0, ibv_query_device_ex(self->dev[1].ctx, NULL, &attr));
-	err = mkt_fuse_open(&self->fuse, PAGES * PAGE);
-	if (err == ENOENT || err == EPERM || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "no memory on demand, or FUSE cannot be mounted");
-	ASSERT_EQ(0, err);
-	self->open = true;
-	mkt_fuse_hold(&self->fuse, true);
-	self->shared = mmap(NULL, sizeof(*self->shared), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)self->shared);
-}
-
-FIXTURE_TEARDOWN(limits)
-{
-	unsigned int i;
-
-	if (self->pid > 0)
-		EXPECT_TRUE(waits_kill(self->pid));
-	if (self->open)
-		mkt_fuse_close(&self->fuse);
-	for (i = 0; i < 2; i++)
-		mkt_dev_close(&self->dev[i]);
-}
 
 /* becomes another user, who registers the memory */
 static int limits_open(struct limits_child *c, struct mkt_fuse *fuse)
@@ -201,6 +160,56 @@ static int limits_leave(struct limits_child *c, struct mkt_fuse *fuse, struct wa
 	return status;
 }
 
+FIXTURE(limits)
+{
+	struct mkt_dev dev[2];
+	struct mkt_fuse fuse;
+	struct waits_shared *shared;
+	bool open;
+	pid_t pid;
+};
+
+FIXTURE_VARIANT(limits)
+{
+	/* what the child does */
+	int (*run)(struct limits_child *c, struct mkt_fuse *fuse, struct waits_shared *shared);
+};
+
+FIXTURE_VARIANT_ADD(limits, waits) { .run = limits_wait };
+FIXTURE_VARIANT_ADD(limits, faults_that_nobody_waits_for) { .run = limits_leave };
+
+FIXTURE_SETUP(limits)
+{
+	struct ibv_device_attr_ex attr;
+	int err;
+
+	MKT_OPEN(self->dev);
+	if (geteuid())
+		SKIP(return, "not root");
+	ASSERT_EQ(0, ibv_query_device_ex(self->dev[1].ctx, NULL, &attr));
+	err = mkt_fuse_open(&self->fuse, PAGES * PAGE);
+	if (err == ENOENT || err == EPERM || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		SKIP(return, "no memory on demand, or FUSE cannot be mounted");
+	ASSERT_EQ(0, err);
+	self->open = true;
+	mkt_fuse_hold(&self->fuse, true);
+	self->shared = mmap(NULL, sizeof(*self->shared), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->shared);
+}
+
+FIXTURE_TEARDOWN(limits)
+{
+	unsigned int i;
+
+	if (self->pid > 0)
+		EXPECT_TRUE(waits_kill(self->pid));
+	if (self->open)
+		mkt_fuse_close(&self->fuse);
+	for (i = 0; i < 2; i++)
+		mkt_dev_close(&self->dev[i]);
+}
+
 static pid_t limits_fork(FIXTURE_DATA(limits) *self,
 			 int (*run)(struct limits_child *, struct mkt_fuse *,
 				    struct waits_shared *))
@@ -247,21 +256,10 @@ static int limits_other(FIXTURE_DATA(limits) *self)
 	return err;
 }
 
-TEST_F(limits, waits)
+/* The child reaches the limit, and this user does not notice. */
+TEST_F(limits, leave_workers)
 {
-	self->pid = limits_fork(self, limits_wait);
-	ASSERT_LE(0, self->pid);
-	EXPECT_TRUE(waits_for(&self->shared->begun, MKT_STALL_SECONDS));
-	EXPECT_EQ(0, limits_other(self));
-	mkt_fuse_hold(&self->fuse, false);
-	atomic_store(&self->shared->go, true);
-	EXPECT_TRUE(waits_for(&self->shared->done, MKT_STALL_SECONDS));
-	EXPECT_EQ(0, atomic_load(&self->shared->result));
-}
-
-TEST_F(limits, faults_that_nobody_waits_for)
-{
-	self->pid = limits_fork(self, limits_leave);
+	self->pid = limits_fork(self, variant->run);
 	ASSERT_LE(0, self->pid);
 	EXPECT_TRUE(waits_for(&self->shared->begun, MKT_STALL_SECONDS));
 	EXPECT_EQ(0, limits_other(self));
