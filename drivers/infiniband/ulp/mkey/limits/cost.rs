@@ -29,6 +29,9 @@ pub(crate) const STAGED_PART: i64 = PART as i64 + 64;
 /// users, the shape, and one leaf.
 pub(crate) const BINDING: i64 = 608;
 
+/// Bytes by which a binding that is one range of a key refers to that key.
+pub(crate) const RANGE: i64 = 96;
+
 /// Bytes of each leaf except the first: the leaf, in a table that may be twice as large as
 /// needed, and a node in the device's tree of pins.
 pub(crate) const LEAF: i64 = 256;

@@ -18,7 +18,7 @@ use crate::{
         rdma::{mr::Right, Access, Pd},
     },
     layout::Extent,
-    limits::owner::OwnerCharge,
+    limits::{cost, owner::OwnerCharge},
     region::flat,
 };
 use kernel::prelude::*;
@@ -39,8 +39,8 @@ impl Binding {
     /// # Errors
     ///
     /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
-    /// `ELOOP` for more than [`MAX_LEVELS`] levels, those of [`flat::make`] for keys over keys,
-    /// `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT` with ODP leaves, with more than
+    /// `ELOOP` for more than [`MAX_LEVELS`] levels, the errors of [`flat::make`] for keys over
+    /// keys, `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT` with ODP leaves, with more than
     /// [`MAX_FLUSHED`] pieces, or with more than [`MAX_FLUSHED_BYTES`] bytes if each leaf has fewer
     /// bytes, `ENOMEM`. A key names a leaf by its lkey. Every write, also a peer's, therefore needs
     /// the leaf's flag `LOCAL_WRITE`.
@@ -49,7 +49,7 @@ impl Binding {
         leaves: KVVec<Leaf>,
         access: Access,
         pd: &Pd,
-        charge: Option<OwnerCharge>,
+        mut charge: Option<OwnerCharge>,
         window: Option<Window>,
         most_pieces: usize,
     ) -> Result<Self> {
@@ -60,7 +60,7 @@ impl Binding {
         if depth > MAX_LEVELS {
             return Err(eloop());
         }
-        let extra = over_keys(&layout, &leaves, window, most_pieces, &charge)?;
+        let extra = over_keys(&layout, &leaves, window, most_pieces, &mut charge)?;
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         if access.contains(Right::FlushPersistent) {
             let pieces = pieces(extra.as_deref(), &layout);
@@ -90,13 +90,13 @@ impl Binding {
 ///
 /// # Errors
 ///
-/// Those of [`flat::make`].
+/// The errors of [`flat::make`].
 fn over_keys(
     layout: &KLayout,
     leaves: &[Leaf],
     window: Option<Window>,
     most_pieces: usize,
-    charge: &Option<OwnerCharge>,
+    charge: &mut Option<OwnerCharge>,
 ) -> Result<Option<KBox<Extra>>> {
     let has_keys = leaves.iter().any(Leaf::is_key);
     let range = if has_keys {
@@ -106,7 +106,12 @@ fn over_keys(
     };
     let extra = match (window, range) {
         (Some(window), range) => Extra::Window(Window { range, ..window }),
-        (None, Some(range)) => Extra::Range(range),
+        (None, Some(range)) => {
+            if let Some(charge) = charge {
+                charge.grow(cost::RANGE)?;
+            }
+            Extra::Range(range)
+        }
         (None, None) if has_keys => {
             // Only keys, whose bindings are charged, have leaves that are keys.
             let charge = charge.as_ref().ok_or(EINVAL)?;
