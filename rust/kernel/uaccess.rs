@@ -75,8 +75,8 @@ pub(crate) fn read_one<T: FromBytes + IntoBytes>(addr: u64) -> Result<T> {
 ///
 /// # Errors
 ///
-/// Those of [`read_chunks`]; `ENOMEM` if `to` lacks room. Numbers that were read before the error
-/// stay appended.
+/// The errors of [`read_chunks`]; `ENOMEM` if `to` lacks room. Numbers that were read before the
+/// error stay appended.
 pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -> Result {
     const { assert!(CHUNK % size_of::<T>() == 0) };
     let mut reader = memory::<T>(addr, count as usize)?.reader();
@@ -84,9 +84,9 @@ pub(crate) fn read_all<T: FromBytes>(addr: u64, count: u32, to: &mut KVVec<T>) -
         sched::check_killed()?;
         let number = reader.len().min(CHUNK) / size_of::<T>();
         let room = to.spare_capacity_mut().get_mut(..number).ok_or(ENOMEM)?;
+        let (start, size) = (room.as_mut_ptr().cast(), size_of_val(room));
         // SAFETY: This is the same memory as bytes. Only initialised bytes are written to it.
-        let bytes =
-            unsafe { slice::from_raw_parts_mut(room.as_mut_ptr().cast(), size_of_val(room)) };
+        let bytes = unsafe { slice::from_raw_parts_mut(start, size) };
         reader.read_raw(bytes)?;
         // SAFETY: `number` spare elements exist, and all of their bytes have been initialised. Any
         // bytes are a valid `T`.

@@ -86,7 +86,7 @@ impl DriverOps {
     ///
     /// # Errors
     ///
-    /// Those of the driver and of `prepare`.
+    /// The errors of the driver and of `prepare`.
     pub(crate) fn alloc_mr(
         &self,
         pd: &Pd,

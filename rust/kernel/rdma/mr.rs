@@ -254,7 +254,7 @@ impl OwnedMr {
     ///
     /// # Errors
     ///
-    /// Those of `ib_alloc_mr()` and of `prepare`.
+    /// The errors of `ib_alloc_mr()` and of `prepare`.
     pub(crate) fn new<T>(
         pd: &Pd,
         pages: u32,

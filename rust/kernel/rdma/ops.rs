@@ -87,7 +87,7 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     /// # Errors
     ///
     /// `EBUSY` if the MR is pinned; `EINTR` if the process is killed meanwhile; `EINVAL` while a
-    /// window of the driver is bound to the MR; those of `driver`.
+    /// window of the driver is bound to the MR; the errors of `driver`.
     fn dereg_mr(
         &self,
         mr: &Mr,
@@ -111,7 +111,7 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process is killed meanwhile; those of `driver`.
+    /// `EINTR` if the process is killed meanwhile; the errors of `driver`.
     fn dealloc_mw(&self, mw: &Mw, driver: impl FnOnce() -> Result) -> Result;
 
     /// Checks that the properties of an MR may be changed.

@@ -183,7 +183,8 @@ impl<T: RcuShared> RcuCell<T> {
         }
     }
 
-    /// Returns a reference to the value. In any context.
+    /// Returns a reference to the value. Does not sleep, but may drop the last reference to an
+    /// earlier value, so the caller holds no lock that [`RcuShared::released`] takes.
     #[inline]
     pub(crate) fn get(&self) -> Option<RcuArc<T>> {
         loop {
@@ -192,8 +193,9 @@ impl<T: RcuShared> RcuCell<T> {
             let inner = load_relaxed(&self.value).cast_mut().cast::<Inner<T>>();
             let found = NonNull::new(inner)?;
             // SAFETY: The memory is not freed before the critical section ends.
-            let counted =
-                unsafe { bindings::refcount_inc_not_zero_acquire(&raw mut (*inner).refs) };
+            let refs = unsafe { &raw mut (*inner).refs };
+            // SAFETY: The count is part of that memory.
+            let counted = unsafe { bindings::refcount_inc_not_zero_acquire(refs) };
             drop(guard);
             // If the count was zero, the value had left the cell before, so the next load finds
             // another one, or none.

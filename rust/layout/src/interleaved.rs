@@ -153,7 +153,7 @@ impl<S: DerefMut<Target = [Block]>, P: BorrowMut<Shape>> Interleaved<S, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Interleaved::new`].
+    /// The errors of [`Interleaved::new`].
     #[inline]
     pub fn in_place(repeat_count: &[u64], mut blocks: S, mut shape: P) -> Result<Self, Error> {
         shape.borrow_mut().make(repeat_count, &mut blocks)?;

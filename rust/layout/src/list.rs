@@ -48,7 +48,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::new`]. The list has no bytes then.
+    /// The errors of [`Self::new`]. The list has no bytes then.
     pub fn refill(&mut self, fill: impl FnOnce(&mut S)) -> Result<(), Error> {
         self.length = 0;
         fill(&mut self.entries);

@@ -60,7 +60,8 @@ fn region_of(mr: &Claimed) -> Result<ArcBorrow<'_, Region>> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; those of `access`.
+/// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; the errors of
+/// `access`.
 #[inline]
 fn with_binding<T>(
     mr: &Claimed,
@@ -84,8 +85,8 @@ fn with_binding<T>(
 ///
 /// # Errors
 ///
-/// Those of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
-/// binding.
+/// The errors of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use
+/// the binding.
 pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
     with_binding(mr, iova, peer, |binding, at| {
@@ -98,7 +99,7 @@ pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<P
 ///
 /// # Errors
 ///
-/// Those of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
+/// The errors of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
 /// binding.
 pub(crate) fn atomic_op(
     mr: &Claimed,
@@ -113,8 +114,8 @@ pub(crate) fn atomic_op(
 ///
 /// # Errors
 ///
-/// Those of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
-/// binding.
+/// The errors of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use
+/// the binding.
 pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: Peer) -> Result {
     with_binding(mr, iova, Some(peer), |binding, at| {
         binding.flush(at, length)
@@ -158,7 +159,7 @@ pub(crate) fn invalidate(mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Res
 ///
 /// # Errors
 ///
-/// Those of [`Region::register`].
+/// The errors of [`Region::register`].
 pub(crate) fn register(mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
     let region: Arc<Region> = region_of(mr)?.into();
     region.register(mr, pd, key, access)

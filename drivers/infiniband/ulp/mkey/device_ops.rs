@@ -93,7 +93,7 @@ impl MkeyDevice {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a class that does not exist; those of [`Buffer::new`].
+    /// `EINVAL` for a class that does not exist; the errors of [`Buffer::new`].
     pub(crate) fn new_dm(
         &self,
         attr: &bindings::ib_dm_alloc_attr,

@@ -166,7 +166,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::export`]; `EOPNOTSUPP` for memory of a PCI device.
+    /// The errors of [`Self::export`]; `EOPNOTSUPP` for memory of a PCI device.
     pub(crate) fn view(&self) -> Result<*mut bindings::dma_buf> {
         self.once(&self.view, true)
     }

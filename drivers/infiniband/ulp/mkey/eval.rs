@@ -29,7 +29,7 @@ impl Leaf {
     ///
     /// # Errors
     ///
-    /// `ERANGE` outside of the leaf, those of [`BaseMr::allows`] and of [`Binding::copy`].
+    /// `ERANGE` outside of the leaf, the errors of [`BaseMr::allows`] and of [`Binding::copy`].
     pub(crate) fn read(&self, pd: usize, addr: u64, to: &mut [u8]) -> Result {
         let len = to.len() as u64;
         if len > self.len || addr.wrapping_sub(self.start) > self.len - len {
@@ -73,7 +73,7 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// Those of [`BaseMr::allows`]; `EFAULT` for a leaf that is no memory.
+    /// The errors of [`BaseMr::allows`]; `EFAULT` for a leaf that is no memory.
     #[inline]
     fn open<'l>(&self, leaves: &'l [Leaf], index: u32, write: bool) -> Result<(&'l LeafMr, u64)> {
         let leaf = leaves.get(index as usize).ok_or(EFAULT)?;
@@ -175,7 +175,8 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::copy`]. A status of the driver is returned as a value, not as an error.
+    /// The errors of [`Self::copy`]. A status of the driver is returned as a value, not as an
+    /// error.
     pub(crate) fn atomic_op(
         &self,
         offset: u64,
@@ -199,8 +200,8 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::copy`]; `EOPNOTSUPP` without the access flag `FLUSH_PERSISTENT`, because
-    /// the leaves may not be persistent memory.
+    /// The errors of [`Self::copy`]; `EOPNOTSUPP` without the access flag `FLUSH_PERSISTENT`,
+    /// because the leaves may not be persistent memory.
     pub(crate) fn flush(&self, offset: u64, len: u64) -> Result {
         if !self.access.contains(Right::FlushPersistent) {
             return Err(eopnotsupp());

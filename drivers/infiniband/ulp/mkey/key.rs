@@ -221,7 +221,7 @@ impl Described<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::bind`] and of [`Region::bind_from_queue`].
+    /// The errors of [`Self::bind`] and of [`Region::bind_from_queue`].
     pub(crate) fn bind_from_queue(
         mut self,
         key: Option<u32>,
@@ -268,8 +268,8 @@ impl Described<'_> {
 ///
 /// # Errors
 ///
-/// Those of [`Described::bind`], with the number of the description; `EINVAL` for a key that `all`
-/// contains twice; `ENOMEM`.
+/// The errors of [`Described::bind`], with the number of the description; `EINVAL` for a key that
+/// `all` contains twice; `ENOMEM`.
 pub(crate) fn bind_all(all: &mut [Described<'_>]) -> core::result::Result<(), Refused> {
     let Some(first) = all.first() else {
         return Ok(());

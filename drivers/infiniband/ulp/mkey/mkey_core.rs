@@ -138,7 +138,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Those of [`FastReg::new`]; `EOPNOTSUPP` if the device gives kernel users no MR of all
+    /// The errors of [`FastReg::new`]; `EOPNOTSUPP` if the device gives kernel users no MR of all
     /// memory.
     pub(crate) fn adopt_fast_reg(&self, mr: NewMr<'_>, max: u32) -> Result<Arc<Region>> {
         // The elements have DMA addresses, which are the same in each protection domain. So
@@ -171,7 +171,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the MR is pinned; those of `change`.
+    /// `EBUSY` if the MR is pinned; the errors of `change`.
     pub(crate) fn if_unpinned<T>(
         &self,
         index: u32,

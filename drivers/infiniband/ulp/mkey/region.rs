@@ -10,7 +10,7 @@
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
 //! | `region/binding/check.rs` | checks a layout and makes a binding of it |
 //! | `region/binding/peers.rs` | the peers that may use a binding |
-//! | `region/binding/work.rs` | an upper bound of the work of a packet through a nest |
+//! | `region/binding/room.rs` | the memory that a key keeps for its next short binding |
 //! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/state.rs` | the part to which pins refer |
 //! | `region/table.rs` | the regions of a device |
@@ -287,7 +287,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// Those of [`crate::kernel_ext::sync::pending::Pending::wait`]. Accesses are left then.
+    /// The errors of [`crate::kernel_ext::sync::pending::Pending::wait`]. Accesses are left then.
     pub(crate) fn end(self: &Arc<Self>, timeout: Timeout) -> Result {
         let many = LockMany::new();
         // A rebind or unbind in progress holds `edit`.

@@ -202,7 +202,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// Those of a [`Local`] of another protection domain or device, or outside its memory;
+    /// The errors of a [`Local`] of another protection domain or device, or outside its memory;
     /// `ETIMEDOUT`; the errors of posting.
     pub(crate) fn execute(
         &mut self,
@@ -272,7 +272,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::bind`].
+    /// The errors of [`Self::bind`].
     pub(crate) fn unbind(&mut self, key: Mkey<Bound>) -> Result<(Status, Mkey<Unbound>)> {
         check_domain(&key, &self.pd)?;
         let mut unbind: bindings::ib_send_wr = pin_init::zeroed();

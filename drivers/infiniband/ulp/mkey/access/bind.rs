@@ -33,8 +33,8 @@ impl KeyRequest<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for ODP
-    /// memory.
+    /// The errors of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for
+    /// ODP memory.
     fn reader<'s>(&'s self, core: &Core, pd: &Pd, buffer: &'s mut [u8]) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;

@@ -51,7 +51,7 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
 ///
 /// # Errors
 ///
-/// Those of `pin`.
+/// The errors of `pin`.
 fn named<T>(
     find: impl Fn() -> Option<Arc<Region>>,
     pin: impl FnOnce() -> Result<(T, *const Mr)>,
@@ -123,8 +123,9 @@ fn describe(
 ///
 /// # Errors
 ///
-/// Those of `driver`. For an MR of this module those of `describe()` too, `EINVAL` for a deallocated
-/// window, and `EBUSY` while an access through the binding before the last one waits for a page.
+/// The errors of `driver`. For an MR of this module also the errors of `describe()`, `EINVAL` for a
+/// deallocated window, and `EBUSY` while an access through the binding before the last one waits
+/// for a page.
 pub(crate) fn bind(
     pd: &Pd,
     window: &impl DriverWindow,
@@ -170,7 +171,8 @@ pub(crate) fn wait_for_accesses(left: &mut ReplacedBinding) -> Result {
 ///
 /// # Errors
 ///
-/// Those of `driver`; `EBUSY` if accesses through the window are left. The window is invalid then.
+/// The errors of `driver`; `EBUSY` if accesses through the window are left. The window is invalid
+/// then.
 pub(crate) fn invalidate(
     device: &Device,
     window: &impl DriverWindow,

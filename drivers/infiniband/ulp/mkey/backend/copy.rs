@@ -298,7 +298,7 @@ fn copy_strided<M: Memory, const N: usize>(
 ///
 /// # Errors
 ///
-/// Those of [`copy`].
+/// The errors of [`copy`].
 pub(crate) fn copy_list<M: Memory>(
     memory: &mut M,
     addrs: impl ExactSizeIterator<Item = u64>,

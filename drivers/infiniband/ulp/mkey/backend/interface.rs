@@ -167,7 +167,7 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of [`CopyPages::copy`].
+    /// The errors of [`CopyPages::copy`].
     #[inline]
     fn copy_row(&self, row: Row, mut payload: Payload<'_>) -> Result {
         self.pages().copy(row, &mut payload)
@@ -191,7 +191,7 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the driver.
+    /// The errors of the driver.
     fn flush(&self, iova: u64, len: u64) -> Result;
 }
 
@@ -210,7 +210,7 @@ pub(crate) trait CopyPages {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::copy`].
+    /// The errors of [`Self::copy`].
     fn copy_list(
         &mut self,
         list: GatherList<'_, '_>,
@@ -292,8 +292,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::find`]; `ERANGE` for bytes outside of the MR; those of [`BaseMr::allows`]
-    /// and [`BaseMr::copy_row`].
+    /// The errors of [`Self::find`]; `ERANGE` for bytes outside of the MR; the errors of
+    /// [`BaseMr::allows`] and [`BaseMr::copy_row`].
     fn read_now(
         &self,
         held: &NoDereg<'_>,
@@ -347,8 +347,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of `finish`; `EBUSY` if the MR is still in use after some seconds; `EINVAL` for an
-    /// address that the driver cannot give to this kind of memory.
+    /// The errors of `finish`; `EBUSY` if the MR is still in use after some seconds; `EINVAL` for
+    /// an address that the driver cannot give to this kind of memory.
     fn retranslate(
         &self,
         mr: &Mr,
@@ -364,7 +364,8 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// # Errors
     ///
     /// `EINVAL` for more pages than the MR has room for, and for an address with another place in
-    /// its page than `offset`; `EOPNOTSUPP` for memory without pages; those of [`Import::pages`].
+    /// its page than `offset`; `EOPNOTSUPP` for memory without pages; the errors of
+    /// [`Import::pages`].
     ///
     /// # Safety
     ///

@@ -185,7 +185,7 @@ impl<H: Holder> Pins<H> {
     ///
     /// # Errors
     ///
-    /// Those of `find`; `ENOMEM`.
+    /// The errors of `find`; `ENOMEM`.
     pub(crate) fn pin<T>(
         this: &Arc<Self>,
         index: u32,
@@ -272,7 +272,7 @@ impl<H: Holder> Pins<H> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::wait_for_retired`]; `EBUSY` if another pin was made meanwhile.
+    /// The errors of [`Self::wait_for_retired`]; `EBUSY` if another pin was made meanwhile.
     pub(crate) fn when_unpinned<T>(
         &self,
         index: u32,
@@ -305,7 +305,7 @@ impl<H: Holder> Pins<H> {
     ///
     /// # Errors
     ///
-    /// Those of `look`.
+    /// The errors of `look`.
     pub(crate) fn each(&self, index: u32, mut look: impl FnMut(FoundPin<H>) -> Result) -> Result {
         let end = self.list.lock().next;
         let mut from = 0;
@@ -321,7 +321,7 @@ impl<H: Holder> Pins<H> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if a pin is live or becomes live; those of [`Deadline::poll`].
+    /// `EBUSY` if a pin is live or becomes live; the errors of [`Deadline::poll`].
     pub(crate) fn wait_for_retired(&self, index: u32, timeout: Timeout) -> Result {
         let must_not_be_live = |found: &FoundPin<H>| {
             if found.is_live {

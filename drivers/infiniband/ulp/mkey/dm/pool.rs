@@ -91,7 +91,7 @@ impl ClassPool {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the source is absent; those of opening a DAX device; `ENOMEM`.
+    /// `EOPNOTSUPP` if the source is absent; the errors of opening a DAX device; `ENOMEM`.
     pub(super) fn find(&self) -> Result<FoundSource> {
         let mut known = self.source.lock();
         if let Some(found) = &*known {

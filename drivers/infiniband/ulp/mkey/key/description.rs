@@ -36,7 +36,7 @@ impl Key<'_> {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if `count` exceeds [`MAX_ENTRIES`]; those of [`Self::check`]; `ENOMEM`.
+    /// `ENOSPC` if `count` exceeds [`MAX_ENTRIES`]; the errors of [`Self::check`]; `ENOMEM`.
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count > MAX_ENTRIES {
             return Err(ENOSPC);
@@ -48,7 +48,7 @@ impl Key<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::check`]; `ENOMEM`.
+    /// The errors of [`Self::check`]; `ENOMEM`.
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
         self.check(count, access)?;
         let mut room = self.region.take_room();
@@ -188,8 +188,8 @@ impl<'a> Ranges<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a range whose unused bits are not zero; those of [`Found::leaf`]; `ERANGE` before
-    /// the first byte of a leaf; `ENOMEM`.
+    /// `EINVAL` for a range whose unused bits are not zero; the errors of [`Found::leaf`]; `ERANGE`
+    /// before the first byte of a leaf; `ENOMEM`.
     pub(crate) fn add<R: Range>(&mut self, ranges: &[R]) -> Result {
         let room = self.of.count.saturating_sub(self.entries.len());
         for range in ranges.iter().take(room) {
@@ -216,7 +216,7 @@ impl<'a> Ranges<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`crate::layout::Error`] and of [`Binding::new`].
+    /// The errors of [`crate::layout::Error`] and of [`Binding::new`].
     pub(crate) fn finish(self) -> Result<Described<'a>> {
         // `List::new()` refuses an empty list.
         self.of.finish(KLayout::List(List::new(self.entries)?))

@@ -51,7 +51,7 @@ pub(super) fn index_vec<T>(description: &mut Description<'_>, count: u32) -> Res
 ///
 /// # Errors
 ///
-/// Those of [`Key::describe_indexed`] and [`Description::indexed`].
+/// The errors of [`Key::describe_indexed`] and [`Description::indexed`].
 pub(crate) fn describe<'k>(
     key: &'k Key<'_>,
     access: Access,
@@ -79,7 +79,7 @@ pub(crate) fn describe<'k>(
 ///
 /// # Errors
 ///
-/// Those of [`describe`] and of [`read_all`]; `EINVAL` for indices of neither 4 nor 8 bytes.
+/// The errors of [`describe`] and of [`read_all`]; `EINVAL` for indices of neither 4 nor 8 bytes.
 pub(crate) fn describe_user<'k>(
     key: &'k Key<'_>,
     access: Access,

@@ -64,7 +64,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::pin_leaf`].
+    /// The errors of [`Self::pin_leaf`].
     pub(crate) fn pin_named(
         &self,
         lkey: u32,
@@ -107,7 +107,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// Those of [`Backend::read_now`].
+    /// The errors of [`Backend::read_now`].
     pub(crate) fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
         self.pins
             .exclude(|held| self.hw.read_now(held, lkey, pd, addr, to))

@@ -226,8 +226,9 @@ pub(super) fn check_header(header: &UapiLayout) -> Result {
 ///
 /// # Errors
 ///
-/// Those of [`Key::describe`] and of a bind; `EINVAL` for an unknown version, a field that must be
-/// zero and a wrong length; `ENOSPC` for more than [`MAX_ENTRIES`] indices; those of the memory.
+/// The errors of [`Key::describe`] and of a bind; `EINVAL` for an unknown version, a field that
+/// must be zero and a wrong length; `ENOSPC` for more than [`MAX_ENTRIES`] indices; the errors of
+/// the memory.
 pub(crate) fn describe<'k>(
     key: &'k Key<'_>,
     access: Access,

@@ -47,7 +47,7 @@ impl Description<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::block`]; `EINVAL` for a field that must be zero.
+    /// The errors of [`Self::block`]; `EINVAL` for a field that must be zero.
     pub(crate) fn uapi_block(&mut self, block: &UapiBlock, dims: usize) -> Result {
         let mut unused = block.stride.iter().skip(dims);
         if block.comp_mask != 0 || unused.any(|stride| *stride != 0) {

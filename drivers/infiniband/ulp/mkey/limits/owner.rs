@@ -188,7 +188,7 @@ impl OwnerCharge {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::grow`].
+    /// The errors of [`Self::grow`].
     pub(crate) fn cover(&mut self, bytes: i64) -> Result {
         match bytes.checked_sub(self.bytes) {
             Some(more) if more > 0 => self.grow(more),

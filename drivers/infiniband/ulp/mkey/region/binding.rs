@@ -49,7 +49,7 @@ pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndex
 ///
 /// # Errors
 ///
-/// Those of [`Interleaved::new`]; `ENOMEM`.
+/// The errors of [`Interleaved::new`]; `ENOMEM`.
 pub(crate) fn interleaved(
     repeat_count: &[u64],
     (blocks, shape): (KVVec<Block>, KBox<Shape>),

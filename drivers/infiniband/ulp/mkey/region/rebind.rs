@@ -95,7 +95,7 @@ impl<'a, 'c> Editing<'a, 'c> {
     ///
     /// # Errors
     ///
-    /// Those of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
+    /// The errors of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
     fn finish(&mut self, timeout: Timeout) -> Result {
         drop(self.old.take());
         let waited = self.change.region.state.retired.wait(timeout);
@@ -137,8 +137,8 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 ///
 /// `EINVAL` for a region that the list contains twice; `EBUSY` while a memory window or a bound key
 /// refers to one of the regions, because the rebind would change the memory to which the window or
-/// key gives access; those of [`Pending::wait`]. If the wait for accesses through old bindings ends
-/// early, the changes have been made.
+/// key gives access; the errors of [`Pending::wait`]. If the wait for accesses through old bindings
+/// ends early, the changes have been made.
 ///
 /// [`Pending::wait`]: crate::kernel_ext::sync::pending::Pending::wait
 pub(crate) fn apply(
@@ -166,7 +166,7 @@ pub(crate) fn apply(
 ///
 /// # Errors
 ///
-/// Those of [`Pins::wait_for_retired`].
+/// The errors of [`Pins::wait_for_retired`].
 fn swap_all(
     pins: &Pins,
     all: &mut [Editing<'_, '_>],

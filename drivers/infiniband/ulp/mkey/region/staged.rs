@@ -177,8 +177,8 @@ impl StagedLayouts {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if [`MAX_STAGED`] other layouts are staged; `ENOMEM`; those of `write`. Then nothing
-    /// has changed.
+    /// `EBUSY` if [`MAX_STAGED`] other layouts are staged; `ENOMEM`; the errors of `write`. Then
+    /// nothing has changed.
     pub(crate) fn stage(
         &self,
         rkey: u32,

@@ -2,8 +2,8 @@
 
 //! The regions of a device, by the indices of their MRs.
 //!
-//! An access finds the region of a claimed MR by the MR itself (`backend/slot.rs`). The table keeps
-//! the regions, finds those of MRs over dma-bufs, and lists all regions for debugfs.
+//! An access finds the region of a claimed MR by the MR itself (`backend/interface.rs`). The table
+//! keeps the regions, finds those of MRs over dma-bufs, and lists all regions for debugfs.
 //!
 //! # Locking
 //!

@@ -113,8 +113,8 @@ impl Bindings {
     ///
     /// # Errors
     ///
-    /// Those of `make` and `driver`; `EBUSY` while an access through the binding before the last one
-    /// waits for a page.
+    /// The errors of `make` and `driver`; `EBUSY` while an access through the binding before the
+    /// last one waits for a page.
     pub(crate) fn bind(
         &mut self,
         pins: &Pins,
@@ -222,7 +222,7 @@ impl ReplacedBinding {
     ///
     /// # Errors
     ///
-    /// Those of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
+    /// The errors of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
     pub(crate) fn wait(&mut self, timeout: Timeout) -> Result {
         let Some(EndedBinding { old, region }) = self.ended.take() else {
             return Ok(());
@@ -279,7 +279,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Those of `bind`; `EINVAL` if the window was deallocated; `ENOMEM`.
+    /// The errors of `bind`; `EINVAL` if the window was deallocated; `ENOMEM`.
     pub(crate) fn bind(
         &self,
         window: &impl DriverWindow,
@@ -294,7 +294,8 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Those of `driver`, with nothing taken out; `EINVAL` if the window was deallocated meanwhile.
+    /// The errors of `driver`, with nothing taken out; `EINVAL` if the window was deallocated
+    /// meanwhile.
     pub(crate) fn release(
         &self,
         window: &impl DriverWindow,
@@ -322,8 +323,8 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// Those of [`ReplacedBinding::wait`]. Accesses are left then. None begins any more, because the window
-    /// cannot be bound to an MR of this module again.
+    /// The errors of [`ReplacedBinding::wait`]. Accesses are left then. None begins any more,
+    /// because the window cannot be bound to an MR of this module again.
     pub(crate) fn close(&self, address: usize, timeout: Timeout) -> Result {
         let Some(known) = self.known.lock().get(&address).cloned() else {
             return Ok(());

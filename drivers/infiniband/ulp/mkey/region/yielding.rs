@@ -72,7 +72,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if `mr` is pinned; those of `change`.
+    /// `EBUSY` if `mr` is pinned; the errors of `change`.
     pub(crate) fn if_free_or_yielding<T>(
         &self,
         mr: &Mr,

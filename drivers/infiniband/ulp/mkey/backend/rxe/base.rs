@@ -80,7 +80,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// Those of [`Self::new`]. The caller must not drop its reference later.
+    /// The errors of [`Self::new`]. The caller must not drop its reference later.
     pub(super) unsafe fn with_reference(mr: NonNull<rxe_mr>) -> Self {
         let raw = mr.as_ptr();
         // SAFETY: By the safety requirement.

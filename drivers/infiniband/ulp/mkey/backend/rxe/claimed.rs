@@ -64,7 +64,7 @@ macro_rules! get_field {
 /// Writes a field that rxe may read meanwhile.
 macro_rules! set_field {
     ($mr:ident . $($field:ident).+, $value:expr) => {
-        // SAFETY: As for `get_field!`.
+        // SAFETY: By the invariant of `RxeMr`, and as the comment of the file says.
         unsafe { write_once(&raw mut (*$mr.private()).$($field).+, $value) }
     };
 }
@@ -119,7 +119,8 @@ impl RxeMr {
 
     /// Returns the MR if it is claimed.
     pub(super) fn claimed(&self) -> Option<&ClaimedRxeMr> {
-        // SAFETY: As for `state()`. Pairs with the release in `ib_mkey_rxe_claim()`.
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
+        // release in `ib_mkey_rxe_claim()`.
         let ops = unsafe { load_acquire(&raw const (*self.private()).ops) };
         if ops.is_null() {
             return None;
@@ -130,13 +131,15 @@ impl RxeMr {
 
     /// Returns the type. Fields that are read later are as new as the type.
     pub(super) fn kind(&self) -> ib_mr_type {
-        // SAFETY: As for `state()`. Pairs with the release in `set_kind()`.
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
+        // release in `set_kind()`.
         unsafe { load_acquire(&raw const (*self.private()).ibmr.type_) }
     }
 
     /// Sets the type, after the fields that were written before.
     pub(super) fn set_kind(&self, kind: ib_mr_type) {
-        // SAFETY: As for `state()`. Pairs with the acquire in `kind()`.
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
+        // acquire in `kind()`.
         unsafe { store_release(&raw mut (*self.private()).ibmr.type_, kind) };
     }
 
@@ -149,7 +152,8 @@ impl RxeMr {
 
     /// Sets the state, after the fields that were written before.
     pub(super) fn set_state(&self, state: rxe_mr_state) {
-        // SAFETY: As for `state()`. Pairs with the acquire there.
+        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
+        // acquire in `state()`.
         unsafe { store_release(&raw mut (*self.private()).state, state) };
     }
 

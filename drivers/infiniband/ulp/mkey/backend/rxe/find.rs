@@ -137,7 +137,7 @@ pub(super) fn read_now(
 ///
 /// # Safety
 ///
-/// Those of that function.
+/// The errors of that function.
 pub(super) unsafe fn find<'a>(
     held: &'a NoDereg<'_>,
     lkey: u32,
