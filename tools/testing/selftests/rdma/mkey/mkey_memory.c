@@ -19,7 +19,7 @@
 /* upper limits in bytes, with the overhead of the allocators */
 #define PER_ENTRY 32
 #define PER_BLOCK 128
-#define PER_KEY 512
+#define PER_KEY 608
 #define PER_LEAF 256
 /* an unbound key keeps the memory of a binding of so many entries */
 #define KEPT 4
