@@ -68,13 +68,15 @@ impl<T: RcuShared> RcuUnique<T> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(value: T, flags: Flags) -> Result<Self> {
+        // `value` is dropped if there is no memory, so it is wrapped only after that.
+        let memory = KBox::<Inner<T>>::new_uninit(flags)?;
         let inner = Inner {
             refs: bindings::refcount_t::default(),
             contents: Contents {
                 value: ManuallyDrop::new(value),
             },
         };
-        let inner = NonNull::from(KBox::leak(KBox::new(inner, flags)?));
+        let inner = NonNull::from(KBox::leak(KBox::write(memory, inner)));
         // INVARIANT: Made above.
         Ok(Self(inner))
     }
