@@ -13,7 +13,6 @@
 //! (`rust/kernel/sync/rcu_arc.rs`), and drops it at the end. It may sleep in between.
 
 pub(crate) mod bind;
-pub(crate) mod request;
 pub(crate) mod window;
 
 use crate::{

@@ -21,10 +21,7 @@ use crate::{
     },
     mkey_core::{Core, HasCore, Lookup},
     parameters,
-    region::{
-        binding::{MAX_DEPTH, MAX_ENTRIES},
-        indices::MAX_INDICES,
-    },
+    region::binding::{MAX_DEPTH, MAX_ENTRIES, MAX_INDICES},
 };
 use kernel::{prelude::*, str::CStr, sync::Arc};
 

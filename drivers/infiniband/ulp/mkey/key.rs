@@ -28,9 +28,8 @@ use crate::{
     limits::cost,
     mkey_core::{Core, Lookup},
     region::{
-        binding::Binding,
+        binding::{Binding, MAX_INDICES},
         flat::{MAX_PIECES, MAX_PIECES_OF_REQUEST},
-        indices::MAX_INDICES,
         rebind::{apply, Change, QueuedBind, Refused},
         rights::Origin,
         staged::StagedLayouts,

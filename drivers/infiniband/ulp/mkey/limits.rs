@@ -7,11 +7,9 @@
 //! | `limits/account.rs` | bytes in use, limits, high-water marks |
 //! | `limits/owner.rs` | the owners of memory |
 //! | `limits/cost.rs` | the kernel's memory that regions and bindings take |
-//! | `limits/sizes.rs` | checks of these costs against the sizes of the structures |
 //! | `limits/worker.rs` | waits of threads that others depend on |
 
 pub(crate) mod account;
 pub(crate) mod cost;
 pub(crate) mod owner;
-mod sizes;
 pub(crate) mod worker;

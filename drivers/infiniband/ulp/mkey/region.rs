@@ -9,13 +9,10 @@
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
 //! | `region/binding/check.rs` | checks a layout and makes a binding of it |
-//! | `region/binding/peers.rs` | the peers that may use a binding |
+//! | `region/binding/rights.rs` | supported access flags, the origin of a request, the peers that may use a binding |
 //! | `region/binding/room.rs` | the memory that a key keeps for its next short binding |
-//! | `region/rights.rs` | supported access flags, and the origin of a request |
 //! | `region/state.rs` | the part to which pins refer |
 //! | `region/table.rs` | the regions of a device |
-//! | `region/tag.rs` | the tags of keys |
-//! | `region/indices.rs` | the storage of the indices of an indexed layout |
 //! | `region/fast_reg.rs`, `region/registration.rs` | regions for fast registration by kernel users |
 //! | `region/staged.rs` | layouts that kernel users stage for a key |
 //! | `region/show.rs` | the regions of a device in debugfs |
@@ -40,22 +37,37 @@
 //! (`rust/kernel/sync/rcu_arc.rs`). A binding that was replaced is *retired* until its last
 //! reference is dropped. `RegionState::retired` counts the retired bindings. A change that must leave no
 //! access behind drops the reference of the region, and waits until that count is zero.
+//!
+//! # Tags
+//!
+//! The tag of a key is the low 8 bits of its lkey and rkey (`rust/kernel/rdma/mr_key.rs`). `edit`
+//! serialises its changes. After a change, requests with the old lkey or rkey fail. A peer's request
+//! with the old rkey fails even if it is in progress: rxe compares the whole rkey when a request
+//! arrives, and copies bytes later. A binding therefore has a tag, which is compared when bytes are
+//! copied (`Binding::admits`). The lkey of a request of this node is not compared again, because rxe
+//! does not pass it on.
+//!
+//! A kernel user chooses the tag of the next bind by `ib_update_fast_reg_key()`, which writes the
+//! fields of `ib_mr`. A request that invalidates the key changes the tag, but not these fields,
+//! which the kernel user may write at the same time. So the fields can differ from the tag although
+//! the kernel user has not chosen one. A region therefore records the last key that this module
+//! wrote to the fields, or that a request took from them (`Edit::last_written`). If the fields have
+//! another value, the kernel user has chosen it since.
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
 pub(crate) mod flat;
-pub(crate) mod indices;
 pub(crate) mod rebind;
 mod registration;
-pub(crate) mod rights;
 pub(crate) mod show;
 pub(crate) mod staged;
 pub(crate) mod state;
 pub(crate) mod table;
-mod tag;
 mod unbind;
 pub(crate) mod window;
 mod yielding;
+
+pub(crate) use binding::rights;
 
 use crate::{
     backend::{Claimed, ClaimedMr},
@@ -70,15 +82,22 @@ use crate::{
             rcu_arc::{RcuArc, RcuCell, RcuUnique},
         },
     },
-    limits::owner::OwnerCharge,
+    layout::Shape,
+    limits::{
+        cost::{FLAT, KERNELS_KEY, LEAF, REGION},
+        owner::OwnerCharge,
+    },
     region::{
-        binding::{Binding, Home, Room},
+        binding::{Binding, Flat, Home, Leaf, Room},
         fast_reg::FastReg,
         staged::StagedLayouts,
         state::{Pins, RegionState},
     },
 };
-use core::{mem, ptr};
+use core::{
+    mem::{self, size_of},
+    ptr,
+};
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -119,7 +138,7 @@ pub(crate) enum Kind {
 
 /// The values that `Region::edit` protects, besides the binding and the tag.
 pub(crate) struct Edit {
-    /// The last rkey in `ib_mr` that a kernel user did not choose (`region/tag.rs`).
+    /// The last rkey in `ib_mr` that a kernel user did not choose (see Tags above).
     last_written: u32,
     /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
     /// bind.
@@ -240,7 +259,9 @@ impl Region {
     /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has.
     fn key_of_bind(&self, edit: &mut Edit, mr: &Claimed, chosen: Option<u32>) -> u32 {
         let yielded = mem::take(&mut edit.yielded);
-        let key = tag::of_bind(mr.key(), mr.rkey(), edit.last_written);
+        let (now, field) = (mr.key(), mr.rkey());
+        let is_chosen = field != edit.last_written && mr_key::is_same_index(now, field);
+        let key = if is_chosen { field } else { now };
         match chosen {
             Some(chosen) => chosen,
             None if yielded => mr_key::next(key),
@@ -336,3 +357,13 @@ impl Home for Region {
         self.state.retired.end();
     }
 }
+
+// The charges are at least the sizes of the structures.
+const _: () = {
+    // Lockdep makes locks larger.
+    assert!(cfg!(CONFIG_LOCKDEP) || size_of::<Region>() <= 256);
+    assert!(cfg!(CONFIG_LOCKDEP) || size_of::<StagedLayouts>() <= (KERNELS_KEY - REGION) as usize);
+    assert!(size_of::<Binding>() + size_of::<Shape>() <= 256 + 128);
+    assert!(2 * size_of::<Leaf>() + 64 <= LEAF as usize);
+    assert!(size_of::<Flat>() + size_of::<usize>() + size_of::<Shape>() <= FLAT as usize);
+};

@@ -10,12 +10,12 @@
 //! the old binding. A description has at most `MAX_ENTRIES` entries, blocks
 //! or indices.
 
-use super::request::{checked, KeyRequest};
 use crate::{
     backend::{Claimed, MrRange},
+    bindings,
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{mr_key, Pd},
+        rdma::{mr_key, Access, Pd},
     },
     key::{
         request::{describe, Reader, Source},
@@ -25,7 +25,33 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::binding::MAX_DEPTH,
 };
-use kernel::prelude::*;
+use kernel::{ffi::c_int, prelude::*};
+
+/// A request to bind a key.
+pub(crate) struct KeyRequest<'a> {
+    /// The rkey by which the request names the key.
+    pub(crate) rkey: u32,
+    /// The lkey and rkey of the key from then on.
+    pub(crate) new_key: u32,
+    /// The MR that contains the description.
+    pub(crate) lkey: u32,
+    /// The address of the description, which is an address of that MR.
+    pub(crate) addr: u64,
+    /// The length of the description in bytes; 0 if the request contains it.
+    pub(crate) length: u64,
+    /// The access flags.
+    pub(crate) access: u32,
+    /// A copy of the inline data of the request.
+    pub(crate) inline: &'a [u8],
+}
+
+/// Returns the access flags of a request on a QP in `pd`.
+fn checked(pd: &Pd, access: u32) -> Result<Access> {
+    if access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
+        return Err(EINVAL);
+    }
+    Access::checked(pd.device(), access as c_int)
+}
 
 impl KeyRequest<'_> {
     /// Returns a reader of the description, for a QP in `pd`. Copies a description that fits to

@@ -50,7 +50,7 @@ use crate::{
             table::Operations,
             Access, Mr, Pd,
         },
-        sync::barrier::smp_mb,
+        sync::smp_mb,
         user::User,
     },
 };

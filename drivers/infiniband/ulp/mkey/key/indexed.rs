@@ -8,10 +8,7 @@ use crate::{
     key::{Described, Description, Key},
     layout::{IndexSlice, Indexed},
     limits::cost,
-    region::{
-        binding::{KLayout, Leaf},
-        indices::{KIndexed, KIndices},
-    },
+    region::binding::{KIndexed, KIndices, KLayout, Leaf},
 };
 use kernel::prelude::*;
 

@@ -23,8 +23,7 @@ use crate::{
     },
     layout::MAX_DIMS,
     region::{
-        binding::{Leaf, MAX_ENTRIES},
-        indices::KIndices,
+        binding::{KIndices, Leaf, MAX_ENTRIES},
         staged::Staged,
     },
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The kernel memory that is charged to the owners of regions and bindings. A charge is at least
-//! the number of bytes that the allocators give. `limits/sizes.rs` compares these costs with the
-//! sizes of the structures.
+//! the number of bytes that the allocators give. `region.rs` compares these costs with the sizes
+//! of the structures.
 //!
 //! The memory of ordinary MRs is not charged, because this module does not allocate it.
 

@@ -2,7 +2,7 @@
 
 //! The binding of a region: a layout over leaves. A binding that accesses can find is not changed,
 //! only replaced. `region/binding/check.rs` checks and makes bindings, and
-//! `region/binding/peers.rs` says which peers may use one. `region/binding/room.rs` keeps the memory of
+//! `region/binding/rights.rs` says which peers may use one. `region/binding/room.rs` keeps the memory of
 //! short ones.
 //!
 //! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
@@ -10,7 +10,7 @@
 //! checked them.
 
 mod check;
-mod peers;
+pub(crate) mod rights;
 mod room;
 
 use crate::{
@@ -19,12 +19,11 @@ use crate::{
         rdma::{Access, Pd},
         sync::rcu_arc::{RcuArc, RcuShared, RcuUnique},
     },
-    layout::{Block, Entry, Indexed, Interleaved, Layout, List, Shape},
-    limits::owner::{Owner, OwnerCharge},
-    region::{
-        indices::{KIndexed, KIndices},
-        state::{LeafPin, PinnedFor},
+    layout::{
+        AsIndexed, Block, Entry, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Shape,
     },
+    limits::owner::{Owner, OwnerCharge},
+    region::state::{LeafPin, PinnedFor},
 };
 pub(crate) use room::Room;
 
@@ -33,6 +32,9 @@ use kernel::{prelude::*, sync::Arc};
 
 /// The most entries or blocks of one binding.
 pub(crate) const MAX_ENTRIES: u32 = crate::bindings::IB_MKEY_MAX_ENTRIES;
+
+/// The most indices of one key.
+pub(crate) const MAX_INDICES: u32 = crate::bindings::IB_MKEY_MAX_INDICES;
 
 /// The most levels of keys over keys.
 pub(crate) const MAX_DEPTH: usize = 8;
@@ -44,6 +46,36 @@ pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 /// The layout type of this module. Its memory need not be contiguous. The parts that only
 /// interleaved and indexed layouts have are in boxes, because most layouts are lists.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
+
+/// The indices of an indexed layout, in the size in which the caller gave them. Their memory need not be
+/// contiguous.
+pub(crate) enum KIndices {
+    /// Of 32 bits.
+    U32(KVVec<u32>),
+    /// Of 64 bits.
+    U64(KVVec<u64>),
+}
+
+impl Indices for KIndices {
+    fn as_slice(&self) -> IndexSlice<'_> {
+        match self {
+            Self::U32(indices) => IndexSlice::U32(indices),
+            Self::U64(indices) => IndexSlice::U64(indices),
+        }
+    }
+}
+
+/// An indexed layout of this module. It is in a box, so that [`KLayout`] is not larger for other
+/// layouts.
+pub(crate) type KIndexed = KBox<Indexed<KIndices>>;
+
+impl AsIndexed for KIndexed {
+    type Indices = KIndices;
+
+    fn as_indexed(&self) -> &Indexed<KIndices> {
+        self
+    }
+}
 
 /// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension.
 ///

@@ -10,8 +10,7 @@ use crate::{
     layout::{Block, Entry, IndexSlice, Layout},
     mkey_core::Core,
     region::{
-        binding::Binding,
-        indices::KIndexed,
+        binding::{Binding, KIndexed},
         Kind,
         Region, //
     },

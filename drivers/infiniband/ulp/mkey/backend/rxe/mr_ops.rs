@@ -14,7 +14,7 @@ use super::{
     Base, ClaimedRxeMr,
 };
 use crate::{
-    access::{self, bind, request, window},
+    access::{self, bind, window},
     backend::{ClaimedMr, Direction, Payload},
     counters::refused,
     kernel_ext::{
@@ -184,7 +184,7 @@ export_c! {
                 slice::from_raw_parts_mut(buffer.0, buffer.1),
             )
         };
-        let request = request::KeyRequest {
+        let request = bind::KeyRequest {
             rkey: bind.mw_rkey,
             new_key: bind.rkey,
             lkey: bind.mr_lkey,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of the peers that a binding admits (`peers.rs`).
+//! KUnit tests of the peers that a binding admits (`rights.rs`).
 
 use kernel::prelude::*;
 

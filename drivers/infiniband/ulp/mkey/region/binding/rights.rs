@@ -1,12 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The peers that may use a binding, and those that may invalidate it.
+//! The access flags that regions support, the origin of a request, and the peers that may use or
+//! invalidate a binding.
 
 use super::{Binding, Extra, Window, PEERS_END};
-use crate::{
-    kernel_ext::rdma::{mr_key, Mr},
-    region::rights::{serves_peers, Peer},
-};
+use crate::kernel_ext::rdma::{mr::Right, mr_key, Access, Mr};
+
+/// The origin of an invalidation of an MR.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A call of the owner of the MR.
+    Call,
+    /// A work request of this node.
+    Local,
+    /// A peer, or an unknown caller.
+    Remote,
+}
+
+/// The QP of this node that serves a peer, and the peer's request. The addresses are compared,
+/// never followed.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer {
+    /// The protection domain of the QP.
+    pub(crate) pd: usize,
+    /// The QP.
+    pub(crate) qp: usize,
+    /// The rkey of the request.
+    pub(crate) rkey: u32,
+}
+
+/// Returns `true` if a region can have the access flags `access`. Optional access flags are
+/// accepted and have no effect.
+pub(crate) fn supported(access: Access) -> bool {
+    let known = Right::LocalWrite
+        | Right::RemoteWrite
+        | Right::RemoteRead
+        | Right::RemoteAtomic
+        | Right::MwBind
+        | Right::ZeroBased
+        | Right::FlushGlobal
+        | Right::FlushPersistent;
+    let optional = crate::bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
+    access.into_raw() & !(known.into_raw() | optional) == 0
+}
+
+/// Returns `true` if `access` has a remote access flag. Only then may a peer invalidate the MR.
+pub(crate) fn serves_peers(access: Access) -> bool {
+    access.contains_any(Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic)
+}
 
 impl Window {
     /// Returns `true` if `peer` may use the binding. rxe compares the rkey when a request arrives,
@@ -49,5 +90,5 @@ impl Binding {
 }
 
 #[cfg(CONFIG_KUNIT = "y")]
-#[path = "peers_kunit.rs"]
+#[path = "rights_kunit.rs"]
 mod kunit;
