@@ -133,10 +133,11 @@ impl Range<'_> {
             self.inner.digits(self.last)?,
         );
         let varied = self.varied()?;
-        let (mut low, mut high) = (from.map(i128::from), to.map(i128::from));
+        // The bounds of each digit over all repetitions.
+        let (mut low, mut high) = (from, to);
         for (axis, (count, stride)) in axes.enumerate() {
             let stride = stride?;
-            let steps = i128::from(count).saturating_sub(1);
+            let steps = count.saturating_sub(1);
             let digits = self.inner.digits(stride.unsigned_abs())?;
             let sums = low.iter_mut().zip(&mut high);
             let radices = self.inner.radices();
@@ -162,23 +163,20 @@ impl Range<'_> {
                     let count = steps_of_digit;
                     return Some(Fit::Split(Split { axis, count }));
                 }
-                let reach = i128::from(*digit).saturating_mul(steps);
+                let reach = digit.checked_mul(steps)?;
                 if stride < 0 {
-                    *low = low.saturating_sub(reach);
+                    *low = low.checked_sub(reach)?;
                 } else {
-                    *high = high.saturating_add(reach);
+                    *high = high.checked_add(reach)?;
                 }
             }
         }
-        let mut spans = low.iter().zip(&high).zip(self.inner.radices());
-        if !spans.all(|((low, high), radix)| *low >= 0 && *high < i128::from(radix)) {
+        let mut spans = high.iter().zip(self.inner.radices());
+        if !spans.all(|(high, radix)| *high < radix) {
             return None;
         }
         // Blocks of a tuple have own strides, so a position must stay within its block.
-        let (low, high) = (
-            u64::try_from(*low.first()?).ok()?,
-            u64::try_from(*high.first()?).ok()?,
-        );
+        let (low, high) = (*low.first()?, *high.first()?);
         let moves = (low, high) != (*from.first()?, *to.first()?);
         if moves && self.inner.part(low)?.start != self.inner.part(high)?.start {
             return None;
