@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Allocation of device memory: 100,000 random sizes, after which all memory is
- * free again; quotas of a user and of the device; and the owners that
- * debugfs shows.
+ * subject: Allocation of device memory: 100,000 random sizes, after which all memory is free
+ * again; quotas of a user and of the device; and the owners that debugfs shows.
+ * sets: long
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

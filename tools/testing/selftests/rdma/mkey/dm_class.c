@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Classes of device memory: the bytes are where the class says, aligned as
- * requested and zero at first. RDMA, copies and a mapping see the same bytes.
+ * subject: Classes of device memory: the bytes are where the class says, aligned as requested
+ * and zero at first. RDMA, copies and a mapping see the same bytes.
+ * needs: classes
  */
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory as a dma-buf: its owner and other processes map it, a device
+ * subject: Device memory as a dma-buf: its owner and other processes map it, a device
  * (test_modules/mkey_importer.c) uses it, and freeing the memory revokes it.
+ * needs: dma-buf
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * FLUSH of device memory of each class, by an MR and by keys. Only persistent memory can be
- * flushed to persistence.
+ * subject: FLUSH of device memory of each class, by an MR and by keys. Only persistent memory
+ * can be flushed to persistence.
+ * needs: classes
  */
 #include "dm_class.h"
 

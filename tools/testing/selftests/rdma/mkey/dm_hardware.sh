@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# dm_hardware.sh p2p|pmem: prepares the memory behind the device memory class of that
+# Not a test: dm_hardware.sh p2p|pmem prepares the memory behind the device memory class of that
 # name, and prints where it is: the PCI function, or N of /dev/pmemN. A second call
 # changes nothing. Fails if the machine has no such memory, or if the module parameter
 # dm_class does not name it.

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Peer to peer: blocks of an NVMe device are read into device memory that is the
-# controller's own memory buffer, and sent from there to the other node, by the kernel
-# sample samples/kernel/mkey_ulp_block.c. The sample checks that the pages are not RAM
-# and that every byte arrived. A controller can always reach its own memory.
+# subject: Peer to peer: blocks of an NVMe device are read into device memory that is the
+# controller's own memory buffer, and sent from there to the other node, by the kernel sample
+# samples/kernel/mkey_ulp_block.c. The sample checks that the pages are not RAM and that every
+# byte arrived. A controller can always reach its own memory.
+# needs: classes
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Which persistent memory ib_mkey takes: the disk that the administrator named, even if
-# a process sees another disk under that name, and only while its driver is bound.
+# subject: Which persistent memory ib_mkey takes: the disk that the administrator named, even if a
+# process sees another disk under that name, and only while its driver is bound.
+# needs: classes
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

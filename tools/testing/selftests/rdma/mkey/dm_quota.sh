@@ -1,8 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Limits of device memory: of a user, by a module parameter, for which the module is
+# subject: Limits of device memory: of a user, by a module parameter, for which the module is
 # loaded again; and of a control group, whose limit causes an error but no OOM kill.
+# needs: cgroup
+# sets: first
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Traffic to and from device memory: every opcode, and several MRs at odd
- * offsets over one buffer, which all of them see.
+ * subject: Traffic to and from device memory: every opcode, and several MRs at odd offsets over
+ * one buffer, which all of them see.
  */
 #include "mkey_harness.h"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Persistent device memory across a restart. This test runs on the host. One guest
+# Not a test that a guest runs, but the host: persistent device memory across a restart. One guest
 # writes by RDMA and flushes; the next guest has the same nvdimm and looks for the bytes
 # on its block device.
 

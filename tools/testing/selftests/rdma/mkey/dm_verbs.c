@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory by the standard verbs: it is allocated, copied to and from at
- * any offset, registered and freed. Invalid arguments are refused.
+ * subject: Device memory by the standard verbs: it is allocated, copied to and from at any
+ * offset, registered and freed. Invalid arguments are refused.
  */
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Copies to and from device memory without a system call: the library maps
- * memory that is copied often. The results and the errors are those of the
- * kernel's copy, also when another process frees the memory.
+ * subject: Copies to and from device memory without a system call: the library maps memory that
+ * is copied often. The results and the errors are those of the kernel's copy, also when another
+ * process frees the memory.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

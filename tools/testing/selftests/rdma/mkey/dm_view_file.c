@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file by which a process maps device memory, without the library: its size, who may
- * write to it, what is left of it after the memory was freed, and what it is charged.
+ * subject: The file by which a process maps device memory, without the library: its size, who
+ * may write to it, what is left of it after the memory was freed, and what it is charged.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Accesses on either side that must fail and change no byte: by keys that are
- * unbound, lack the access flag, are shorter or belong to another PD, or whose
- * leaf has lost its access flags.
+ * subject: Accesses on either side that must fail and change no byte: by keys that are unbound,
+ * lack the access flag, are shorter or belong to another PD, or whose leaf has lost its access
+ * flags.
  */
 #include "access.h"
 #include "raw.h"

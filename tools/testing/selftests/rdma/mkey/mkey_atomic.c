@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Atomics through keys: on memory of the host and of the device, at the borders
- * of blocks, and concurrently with other atomics on the same bytes.
+ * subject: Atomics through keys: on memory of the host and of the device, at the borders of
+ * blocks, and concurrently with other atomics on the same bytes.
  */
 #include "mkey_harness.h"
 #include "raw.h"

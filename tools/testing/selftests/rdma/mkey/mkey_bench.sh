@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The program of "make bench": runs each measurement once with small sizes, and checks
+# subject: The program of "make bench": runs each measurement once with small sizes, and checks
 # all bytes but no times. Output that cannot be written is an error.
+# sets: first
 
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"

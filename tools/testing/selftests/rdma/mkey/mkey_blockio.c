@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Random direct reads and writes of a block device by several threads, each of
- * which knows every byte of its part. At the end, compares the device with the
- * one behind it.
+ * Not a test: random direct reads and writes of a block device by several threads, each
+ * of which knows every byte of its part. At the end, compares the device with the one
+ * behind it.
  *
  * usage: mkey_blockio DEVICE BEHIND ROUNDS SEED
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file `counters' in debugfs: one access that is refused because the bytes are not bound
- * any more, one for its rights, one for its memory, one for another reason, one bind, one
+ * subject: The file `counters' in debugfs: one access that is refused because the bytes are not
+ * bound any more, one for its rights, one for its memory, one for another reason, one bind, one
  * unbind and one fault of a page. The count of each grows by one. All others stay, except that
  * of accesses.
  */

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# mkeyctl on real devices: its output agrees with that of other sources.
+# subject: mkeyctl on real devices: its output agrees with that of other sources.
+# sets: first
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

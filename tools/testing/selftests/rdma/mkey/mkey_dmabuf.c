@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * MRs over dma-bufs, which rxe alone does not offer: they are used like any MR.
- * Tests the errors, what keeps a dma-buf, and what is freed. mkey_matrix uses
- * them as leaves of keys.
+ * subject: MRs over dma-bufs, which rxe alone does not offer: they are used like any MR. Tests
+ * the errors, what keeps a dma-buf, and what is freed. mkey_matrix uses them as leaves of keys.
+ * needs: dma-buf
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

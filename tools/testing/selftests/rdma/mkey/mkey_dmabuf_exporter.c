@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * MRs over the dma-bufs of test_modules/mkey_exporter.c, which controls what it maps and
- * when it ends a mapping.
+ * subject: MRs over the dma-bufs of test_modules/mkey_exporter.c, which controls what it maps
+ * and when it ends a mapping.
+ * needs: dma-buf
  */
 #include <fcntl.h>
 #include <pthread.h>

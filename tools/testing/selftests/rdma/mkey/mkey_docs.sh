@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The examples of README.md and of the pages do what the text says. Runs each command
+# subject: The examples of README.md and of the pages do what the text says. Runs each command
 # line of a "console" block, in order, and compares the output.
+# sets: first
 #
 # In such a block, a line that begins with "$ " is a command, and a line that ends with a backslash continues in the next one. The other lines are the output of the command
 # before them; "..." matches anything. A block whose first line is a comment that begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD

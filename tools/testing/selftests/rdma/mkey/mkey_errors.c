@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every bind that must be refused, with its errno. The key and its memory are
- * unchanged afterwards.
+ * subject: Every bind that must be refused, with its errno. The key and its memory are unchanged
+ * afterwards.
  */
 #include "errors.h"
 

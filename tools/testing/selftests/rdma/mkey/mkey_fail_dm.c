@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Device memory while each allocation and each user copy of a call fails in turn. */
+/*
+ * subject: Device memory while each allocation and each user copy of a call fails in turn.
+ * needs: faults
+ */
 #include "fail.h"
 
 static int fail_copy(FIXTURE_DATA(fail_nth) *self)

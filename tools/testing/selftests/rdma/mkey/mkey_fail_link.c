@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Adds a link while one allocation of ib_mkey after another fails. The link is not added
- * then, rxe holds no reference to ib_mkey, and kmemleak finds no leak.
- * Allocations of rxe and of the core succeed, because stock code that leaks is not under
- * test. Needs a kernel with fault injection.
+ * subject: Adds a link while one allocation of ib_mkey after another fails. The link is not
+ * added then, rxe holds no reference to ib_mkey, and kmemleak finds no leak. Allocations of rxe
+ * and of the core succeed, because stock code that leaks is not under test. Needs a kernel with
+ * fault injection.
+ * needs: faults
  */
 #include <stdio.h>
 #include <stdlib.h>

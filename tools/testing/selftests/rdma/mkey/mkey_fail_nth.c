@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs every command with its first allocation or user copy failing, then with
- * its second, and so on until it succeeds. A command that fails changes
- * nothing. Needs a kernel with fault injection; kmemleak finds leaks.
+ * subject: Runs every command with its first allocation or user copy failing, then with its
+ * second, and so on until it succeeds. A command that fails changes nothing. Needs a kernel with
+ * fault injection; kmemleak finds leaks.
+ * needs: faults
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Binds a key by a request while one allocation of ib_mkey after another fails. Such a request
- * completes with an error, and the key keeps its layout. Needs a kernel with fault injection;
- * kmemleak finds leaks.
+ * subject: Binds a key by a request while one allocation of ib_mkey after another fails. Such a
+ * request completes with an error, and the key keeps its layout. Needs a kernel with fault
+ * injection; kmemleak finds leaks.
+ * needs: faults
  */
 #include <stdlib.h>
 #include <unistd.h>

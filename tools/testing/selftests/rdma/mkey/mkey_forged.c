@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests that a process writes into its queue itself. rxe shares the memory of
- * the queue with the process, so the library cannot check them.
+ * subject: Requests that a process writes into its queue itself. rxe shares the memory of the
+ * queue with the process, so the library cannot check them.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fast registration of scatterlists with gaps by a kernel user (test_modules). The
-# module loads only if every byte was in its place, every order of mapping and
-# registering worked, and everything invalid was refused.
+# subject: Fast registration of scatterlists with gaps by a kernel user (test_modules). The module
+# loads only if every byte was in its place, every order of mapping and registering worked, and
+# everything invalid was refused.
+# sets: long
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

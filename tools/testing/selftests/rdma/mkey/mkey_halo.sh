@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Halo exchange of two processes, which may be on two machines, by keys, by Open MPI's derived
-# datatypes, and by packing: the program of the group halo of "make bench", small. All cells are
-# checked, and the packets of each way are counted, no times.
+# subject: Halo exchange of two processes, which may be on two machines, by keys, by Open MPI's
+# derived datatypes, and by packing: the program of the group halo of "make bench", small. All
+# cells are checked, and the packets of each way are counted, no times.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A key is bound to layouts of all kinds in turn. Each layout is as described, whatever was
- * bound before; no access sees a part of another one; and the memory that a key keeps for its
- * next binding is charged to its owner once, until the key is destroyed.
+ * subject: A key is bound to layouts of all kinds in turn. Each layout is as described, whatever
+ * was bound before; no access sees a part of another one; and the memory that a key keeps for
+ * its next binding is charged to its owner once, until the key is destroyed.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

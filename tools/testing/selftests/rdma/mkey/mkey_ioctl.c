@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Invalid ioctls: methods that do not exist, attributes that are unknown, missing,
- * duplicated or of the wrong size, handles of other objects, and pointers to unmapped
- * memory.
+ * subject: Invalid ioctls: methods that do not exist, attributes that are unknown, missing,
+ * duplicated or of the wrong size, handles of other objects, and pointers to unmapped memory.
  */
 #include <fcntl.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Descriptions of layouts, given to the ioctls directly: arrays of every length, that are
- * unmapped in part or in read-only memory, and fields of other kinds of layout.
+ * subject: Descriptions of layouts, given to the ioctls directly: arrays of every length, that
+ * are unmapped in part or in read-only memory, and fields of other kinds of layout.
  */
 #include "commands.h"
 #include "mkey_harness.h"

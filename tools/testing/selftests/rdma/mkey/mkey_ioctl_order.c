@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The order in which a bind makes its checks, as uapi.rst lists them (Order of checks). A
- * description begins with many mistakes. Each step corrects one of them, and the call returns
+ * subject: The order in which a bind makes its checks, as uapi.rst lists them (Order of checks).
+ * A description begins with many mistakes. Each step corrects one of them, and the call returns
  * the error of the next one in the list. No refused call changes the key.
  */
 #include "commands.h"

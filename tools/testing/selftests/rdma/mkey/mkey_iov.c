@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ibmkey_reg_iov(): one key over scattered memory. It moves the bytes of the
- * elements in their order, registers each page once, and leaves nothing when a
- * registration fails.
+ * subject: ibmkey_reg_iov(): one key over scattered memory. It moves the bytes of the elements
+ * in their order, registers each page once, and leaves nothing when a registration fails.
+ * sets: long
  */
 #include <malloc.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The module's KUnit tests: code that needs no device. KUnit runs them when the
-# module is loaded. This script runs each suite once more and reports each case.
+# subject: The module's KUnit tests: code that needs no device. KUnit runs them when the module is
+# loaded. This script runs each suite once more and reports each case.
+# needs: kunit
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

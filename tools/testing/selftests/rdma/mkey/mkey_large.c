@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Large messages and large descriptions: megabytes through every kind of
- * layout, and a list with the largest number of entries.
+ * subject: Large messages and large descriptions: megabytes through every kind of layout, and a
+ * list with the largest number of entries.
+ * sets: long
  */
 #include "mkey_harness.h"
 

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Links are deleted and modules unloaded in every order. Objects in use stay, unused
-# ones go, and the kernel's log has no warning. This test deletes the devices and adds
-# them again.
+# subject: Links are deleted and modules unloaded in every order. Objects in use stay, unused ones
+# go, and the kernel's log has no warning. This test deletes the devices and adds them again.
+# sets: first long
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Each limit of the capability query: the limit itself works; one more is
- * refused and changes nothing. samples/kernel tests the same for kernel users.
+ * subject: Each limit of the capability query: the limit itself works; one more is refused and
+ * changes nothing. samples/kernel tests the same for kernel users.
  */
 #include <stdlib.h>
 #include <unistd.h>

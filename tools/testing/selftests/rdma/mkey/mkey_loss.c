@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A network that loses packets or changes their order: retransmitted requests and
+ * subject: A network that loses packets or changes their order: retransmitted requests and
  * repeated replies go through keys again, from the middle of a message on.
+ * needs: netem
+ * sets: first long
  */
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One call binds several keys: all of them, or none, and then everything is
- * unchanged.
+ * subject: One call binds several keys: all of them, or none, and then everything is unchanged.
+ * sets: smp
  */
 #include <pthread.h>
 #include <signal.h>

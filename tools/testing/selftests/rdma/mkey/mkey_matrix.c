@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every kind of leaf, under every kind of layout, by every verb. A leaf is one
- * entry of the list below: a function that adds memory and an MR to an arena.
- * The layouts over it are random. After each transfer every byte of both sides
- * is compared with the reference implementation.
+ * subject: Every kind of leaf, under every kind of layout, by every verb. A leaf is one entry of
+ * the list below: a function that adds memory and an MR to an arena. The layouts over it are
+ * random. After each transfer every byte of both sides is compared with the reference
+ * implementation.
+ * needs: leaves dma-buf classes
+ * sets: first long
  *
  * The leaf under test is on side 0. Not every device offers every kind of
  * memory: if side 1 has none, its keys refer to ordinary memory.

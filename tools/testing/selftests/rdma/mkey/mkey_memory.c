@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel memory that a binding takes, as a control group is charged for it:
- * the documented bytes of a list entry, a block and a distinct leaf, rounded up
- * by the page allocator.
+ * subject: The kernel memory that a binding takes, as a control group is charged for it: the
+ * documented bytes of a list entry, a block and a distinct leaf, rounded up by the page
+ * allocator.
+ * needs: cgroup
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program of mlx5dv, compiled against ib_mkey's mlx5dv.h: layouts that work requests
+ * subject: A program of mlx5dv, compiled against ib_mkey's mlx5dv.h: layouts that work requests
  * configure.
+ * sets: long smp
  */
 #include "mlx5dv_test.h"
 

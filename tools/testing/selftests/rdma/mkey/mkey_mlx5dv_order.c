@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program of mlx5dv: invalidations, completions of windows beside those of layouts, and
- * several threads and queue pairs.
+ * subject: A program of mlx5dv: invalidations, completions of windows beside those of layouts,
+ * and several threads and queue pairs.
+ * sets: long smp
  */
 #include <pthread.h>
 

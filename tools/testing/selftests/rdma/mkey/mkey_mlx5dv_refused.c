@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program of mlx5dv: requests that are refused, and what a device of ib_mkey does not
+ * subject: A program of mlx5dv: requests that are refused, and what a device of ib_mkey does not
  * offer.
  */
 #include "mlx5dv_test.h"

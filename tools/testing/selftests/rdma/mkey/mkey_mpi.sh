@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Keys of random MPI datatypes: each is the source and the target of a WRITE and of a READ.
+# subject: Keys of random MPI datatypes: each is the source and the target of a WRITE and of a
+# READ.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

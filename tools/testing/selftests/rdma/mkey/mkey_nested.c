@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over keys: the bytes that they address, their depth, and what they hold, also while
- * an inner key is bound.
+ * subject: Keys over keys: the bytes that they address, their depth, and what they hold, also
+ * while an inner key is bound.
+ * sets: long
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over keys of many pieces, of which a bind makes one layout: the bytes, the access
- * flags, the description, what is held and charged, and what is refused.
+ * subject: Keys over keys of many pieces, of which a bind makes one layout: the bytes, the
+ * access flags, the description, what is held and charged, and what is refused.
  */
 #include <pthread.h>
 #include <stdatomic.h>

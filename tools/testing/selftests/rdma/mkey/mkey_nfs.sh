@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A file system of the kernel that does not know ib_mkey: NFSv4.2 over RDMA from one
-# device to the other. The client registers an MR of the type with gaps for each
-# read and write. The server's file is in memory, so both sides of it can be compared.
+# subject: A file system of the kernel that does not know ib_mkey: NFSv4.2 over RDMA from one
+# device to the other. The client registers an MR of the type with gaps for each read and write.
+# The server's file is in memory, so both sides of it can be compared.
+# needs: nfs
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

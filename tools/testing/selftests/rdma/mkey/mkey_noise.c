@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ioctls with random contents. Each of them must return, and all of them
- * together must leave nothing behind.
+ * subject: Ioctls with random contents. Each of them must return, and all of them together must
+ * leave nothing behind.
  */
 #include "commands.h"
 #include "mkey_harness.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A key as an object: created, bound, queried, bound again, unbound and
- * destroyed, and the effect on the MRs that it refers to. No traffic.
+ * subject: A key as an object: created, bound, queried, bound again, unbound and destroyed, and
+ * the effect on the MRs that it refers to. No traffic.
  */
 #include "object.h"
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys over ODP memory, also while its pages are unmapped.
+ * subject: Keys over ODP memory, also while its pages are unmapped.
+ * needs: on-demand
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bindings that work requests replaced. ib_mkey keeps such a binding until no
- * access uses it. It must not hold up the owner of its leaves.
+ * subject: Bindings that work requests replaced. ib_mkey keeps such a binding until no access
+ * uses it. It must not hold up the owner of its leaves.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

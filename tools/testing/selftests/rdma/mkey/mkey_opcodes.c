@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every kind of layout and every opcode that moves bytes, with the key on
- * either side or on both, and messages that end near packet boundaries.
+ * subject: Every kind of layout and every opcode that moves bytes, with the key on either side
+ * or on both, and messages that end near packet boundaries.
+ * sets: long
  */
 #include "mkey_harness.h"
 

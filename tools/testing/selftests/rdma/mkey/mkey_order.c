@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The order of requests that bind keys and of requests that use them. All requests
- * of a round are posted at once: bind, WRITE, bind another layout, WRITE,
- * LOCAL_INV. Each WRITE must carry the bytes of its own layout, also if packets
- * are lost and rxe gathers the bytes again. rxe has no LOCAL_INV on UC: there the
- * key is unbound after the round.
+ * subject: The order of requests that bind keys and of requests that use them. All requests of a
+ * round are posted at once: bind, WRITE, bind another layout, WRITE, LOCAL_INV. Each WRITE must
+ * carry the bytes of its own layout, also if packets are lost and rxe gathers the bytes again.
+ * rxe has no LOCAL_INV on UC: there the key is unbound after the round.
+ * needs: netem
+ * sets: long smp
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys with overlapping blocks. Bytes are written in the order of the key's
- * addresses: of two bytes at one place the later one stays, within a packet and
- * from packet to packet. Reading such a key returns the same bytes several
- * times.
+ * subject: Keys with overlapping blocks. Bytes are written in the order of the key's addresses:
+ * of two bytes at one place the later one stays, within a packet and from packet to packet.
+ * Reading such a key returns the same bytes several times.
  */
 #include <stdlib.h>
 

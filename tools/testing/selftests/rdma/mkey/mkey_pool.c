@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools of keys: a key from the pool is unbound, a returned key releases its
- * leaves, and threads get different keys.
+ * subject: Pools of keys: a key from the pool is unbound, a returned key releases its leaves,
+ * and threads get different keys.
+ * sets: smp
  */
 #include <pthread.h>
 #include <sched.h>

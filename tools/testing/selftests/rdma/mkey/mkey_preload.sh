@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Programs that know nothing of ib_mkey get device memory by LD_PRELOAD.
+# subject: Programs that know nothing of ib_mkey get device memory by LD_PRELOAD.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two processes: what one may not do to the other, and what is left after one
- * of them dies.
+ * subject: Two processes: what one may not do to the other, and what is left after one of them
+ * dies.
+ * sets: first
  */
 #include <fcntl.h>
 #include <sys/wait.h>

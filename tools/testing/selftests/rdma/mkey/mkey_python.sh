@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The tests of the Python package: keys of NumPy arrays move what NumPy's own copies
+# subject: The tests of the Python package: keys of NumPy arrays move what NumPy's own copies
 # contain; errors, lifetimes, device memory.
+# sets: first long
 
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"

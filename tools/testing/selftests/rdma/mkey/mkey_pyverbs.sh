@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# rdma-core's own tests, as they are, through pyverbs: those of mkeys by the mlx5 provider of
-# pyverbs, with the libmlx5.so.1 of this tree in front of rdma-core's, and those of MRs that are
-# registered again, with the preload library. Tests of signatures must skip, and all others must
-# run.
+# subject: rdma-core's own tests, as they are, through pyverbs: those of mkeys by the mlx5
+# provider of pyverbs, with the libmlx5.so.1 of this tree in front of rdma-core's, and those of
+# MRs that are registered again, with the preload library. Tests of signatures must skip, and all
+# others must run.
 
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"

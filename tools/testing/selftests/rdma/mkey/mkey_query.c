@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a program can find out: the limits of a device, the layout of a key, and why the
+ * subject: What a program can find out: the limits of a device, the layout of a key, and why the
  * last bind failed.
  */
 #include <errno.h>

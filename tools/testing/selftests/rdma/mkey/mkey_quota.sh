@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Limits of the kernel memory that keys and MRs over dma-bufs take: of a user and of
-# a device, by module parameters, for which the module is loaded again; and of a control
-# group, whose limit causes an error but no OOM kill.
+# subject: Limits of the kernel memory that keys and MRs over dma-bufs take: of a user and of a
+# device, by module parameters, for which the module is loaded again; and of a control group,
+# whose limit causes an error but no OOM kill.
+# needs: cgroup
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

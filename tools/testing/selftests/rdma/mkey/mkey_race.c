@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Threads whose operations exclude each other: MRs are deregistered while they
- * are bound, keys are destroyed while they are bound and used. One of the two
- * succeeds, and each reports its result. A key is queried while it is bound.
+ * subject: Threads whose operations exclude each other: MRs are deregistered while they are
+ * bound, keys are destroyed while they are bound and used. One of the two succeeds, and each
+ * reports its result. A key is queried while it is bound.
+ * sets: smp
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Random layouts, one transfer for each, after which every byte of both sides is
- * checked. MKEY_TEST_SEED repeats a run; MKEY_TEST_LAYOUTS=n draws at least n
- * layouts for each MTU. Meanwhile other threads bind their own keys to other
- * layouts over the same memory.
+ * subject: Random layouts, one transfer for each, after which every byte of both sides is
+ * checked. MKEY_TEST_SEED repeats a run; MKEY_TEST_LAYOUTS=n draws at least n layouts for each
+ * MTU. Meanwhile other threads bind their own keys to other layouts over the same memory.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdlib.h>

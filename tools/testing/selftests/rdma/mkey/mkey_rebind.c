@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys that are bound again, unbound and destroyed while they are in use. One
- * packet sees one layout. After unbinding returns, no access sees the old one.
+ * subject: Keys that are bound again, unbound and destroyed while they are in use. One packet
+ * sees one layout. After unbinding returns, no access sees the old one.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

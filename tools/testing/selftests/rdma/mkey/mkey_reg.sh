@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Keys that a kernel user binds by work requests (test_modules). The module loads
-# only if every byte was in its place, in the order of the queue, and everything
-# invalid was refused.
+# subject: Keys that a kernel user binds by work requests (test_modules). The module loads only if
+# every byte was in its place, in the order of the queue, and everything invalid was refused.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

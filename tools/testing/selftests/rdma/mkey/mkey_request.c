@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Keys that are bound by work requests: every kind of layout. */
+/*
+ * subject: Keys that are bound by work requests: every kind of layout.
+ * sets: smp
+ */
 #include "mkey_harness.h"
 #include "request.h"
 

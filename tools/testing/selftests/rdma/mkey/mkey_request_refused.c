@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work requests to bind a key that are refused. Each one completes with its status, tells
- * the errno value and the entry, and leaves the key as it was.
+ * subject: Work requests to bind a key that are refused. Each one completes with its status,
+ * tells the errno value and the entry, and leaves the key as it was.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * MRs that are registered again over other memory: ibv_rereg_mr() with a new
- * translation. The lkey and rkey stay, the bytes are elsewhere. An MR with a
- * key or a window over it cannot be moved.
+ * subject: MRs that are registered again over other memory: ibv_rereg_mr() with a new
+ * translation. The lkey and rkey stay, the bytes are elsewhere. An MR with a key or a window
+ * over it cannot be moved.
+ * sets: smp
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-/* An MR is registered again over other memory, again and again, while a peer writes to it. */
+/*
+ * subject: An MR is registered again over other memory, again and again, while a peer writes to
+ * it.
+ * sets: smp
+ */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Access flags at the time of the access. A key is bound in turn to a zone that
- * a peer may use and to one that it may not; or an MR is registered again over
- * them. Whatever a peer requests, and whenever, the second zone is neither read
- * nor written.
+ * subject: Access flags at the time of the access. A key is bound in turn to a zone that a peer
+ * may use and to one that it may not; or an MR is registered again over them. Whatever a peer
+ * requests, and whenever, the second zone is neither read nor written.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A storage protocol of the kernel that does not know ib_mkey: RNBD over rtrs, with
-# client and server on one rxe device, over a RAM disk. It allocates MRs of the type
-# with gaps if the device supports them, and registers one for each request.
+# subject: A storage protocol of the kernel that does not know ib_mkey: RNBD over rtrs, with
+# client and server on one rxe device, over a RAM disk. It allocates MRs of the type with gaps if
+# the device supports them, and registers one for each request.
+# needs: rnbd
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

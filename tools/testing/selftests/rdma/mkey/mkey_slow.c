@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Changes of a key while an access by it waits for a page. Only a change of the
- * same key waits for the access.
+ * subject: Changes of a key while an access by it waits for a page. Only a change of the same
+ * key waits for the access.
+ * needs: on-demand
+ * sets: first long
  */
 #include <signal.h>
 #include <sys/mman.h>

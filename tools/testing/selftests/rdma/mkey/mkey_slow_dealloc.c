@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A memory window that is invalidated and deallocated while an access through it
- * waits for a page. The worker of the driver that invalidates the window waits for a
- * limited time; the deallocation waits for the access.
+ * subject: A memory window that is invalidated and deallocated while an access through it waits
+ * for a page. The worker of the driver that invalidates the window waits for a limited time; the
+ * deallocation waits for the access.
+ * needs: on-demand
  */
 #include "slow_access.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An ordinary MR on demand is deregistered, or an address handle is destroyed, while an access or a
- * prefetch that uses it waits for a page. Neither call waits for the page.
+ * subject: An ordinary MR on demand is deregistered, or an address handle is destroyed, while an
+ * access or a prefetch that uses it waits for a page. Neither call waits for the page.
+ * needs: on-demand
  */
 
 #include "raw.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests that bind keys, while an access waits for a page and the queue pair or the process goes.
+ * subject: Requests that bind keys, while an access waits for a page and the queue pair or the
+ * process goes.
+ * needs: on-demand
  */
 #include <signal.h>
 #include <sys/wait.h>

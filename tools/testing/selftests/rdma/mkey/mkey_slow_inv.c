@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests that invalidate and bind a key while it is deregistered, and an access
- * by it waits for a page. The key must stay unusable: the deregistration waits only
- * for accesses that began before.
+ * subject: Requests that invalidate and bind a key while it is deregistered, and an access by it
+ * waits for a page. The key must stay unusable: the deregistration waits only for accesses that
+ * began before.
+ * needs: on-demand
  */
 #include "request.h"
 #include "slow_access.h"

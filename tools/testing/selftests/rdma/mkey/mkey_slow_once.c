@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A LOCAL_INV of a key is executed once: also if it fails, and if rxe repeats requests
+ * subject: A LOCAL_INV of a key is executed once: also if it fails, and if rxe repeats requests
  * while it waits for an access.
+ * needs: netem kprobes on-demand
  */
 #include <stdio.h>
 #include <stdlib.h>

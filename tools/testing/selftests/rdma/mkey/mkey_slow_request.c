@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Requests that bind keys while an access waits for a page: what waits for what. */
+/*
+ * subject: Requests that bind keys while an access waits for a page: what waits for what.
+ * needs: on-demand
+ */
 #include "raw.h"
 #include "slow_request.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests that invalidate memory windows while accesses through them wait for a page. A worker of
- * the driver waits for each, and a user may occupy a part of these workers. Here one process
- * occupies all of its user's part. A process of another user still gets a worker, and another
- * process of the same user does not.
+ * subject: Requests that invalidate memory windows while accesses through them wait for a page.
+ * A worker of the driver waits for each, and a user may occupy a part of these workers. Here one
+ * process occupies all of its user's part. A process of another user still gets a worker, and
+ * another process of the same user does not.
+ * needs: on-demand
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

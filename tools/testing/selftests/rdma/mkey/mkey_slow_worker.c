@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests that invalidate a key while an access by it waits for a page: the workers of
+ * subject: Requests that invalidate a key while an access by it waits for a page: the workers of
  * the driver that execute them do not wait arbitrarily long.
+ * needs: on-demand
  */
 #include <stdlib.h>
 

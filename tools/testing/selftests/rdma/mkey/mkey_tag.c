@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The tag of a key: the low 8 bits of its lkey and rkey. A bind can set it, and an
- * unbind, an invalidation and the return to a pool change it. An lkey or rkey from
- * before then fails in every verb, also for a request in progress or replayed.
+ * subject: The tag of a key: the low 8 bits of its lkey and rkey. A bind can set it, and an
+ * unbind, an invalidation and the return to a pool change it. An lkey or rkey from before then
+ * fails in every verb, also for a request in progress or replayed.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tracers, kprobes and a livepatch on functions of rxe make no difference to accesses through keys,
-# to their binds and to ordinary MRs.
+# subject: Tracers, kprobes and a livepatch on functions of rxe make no difference to accesses
+# through keys, to their binds and to ordinary MRs.
+# needs: kprobes
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Datagrams from keys and to keys: the message and the 40 bytes of GRH before
- * it are scattered like any other data.
+ * subject: Datagrams from keys and to keys: the message and the 40 bytes of GRH before it are
+ * scattered like any other data.
  */
 #include "mkey_harness.h"
 

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The kernel samples (samples/kernel) in C and in Rust: they load only if every byte was
+# subject: The kernel samples (samples/kernel) in C and in Rust: they load only if every byte was
 # in its place and every refusal had its errno.
+# sets: first
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

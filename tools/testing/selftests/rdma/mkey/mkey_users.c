@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The limit of the kernel's memory that keys take is one of a user: of all the
- * processes that opened the device as this user, and of those that have the
- * opened device from them. Needs root, to be other users.
+ * subject: The limit of the kernel's memory that keys take is one of a user: of all the
+ * processes that opened the device as this user, and of those that have the opened device from
+ * them. Needs root, to be other users.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs end, and processes are killed, while an access by a key waits for a page. A call that
- * changes the key waits for the access, until the process is killed.
+ * subject: Queue pairs end, and processes are killed, while an access by a key waits for a page.
+ * A call that changes the key waits for the access, until the process is killed.
+ * needs: on-demand
  */
 #include "waits.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows over keys, and work requests that invalidate keys: both work
- * as for other MRs.
+ * subject: Memory windows over keys, and work requests that invalidate keys: both work as for
+ * other MRs.
  */
 #include "mkey_harness.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows that a queue pair must not use: windows of another PD or queue
- * pair, and unbound ones. Also tests that no request names the hidden MRs that
- * windows are bound to.
+ * subject: Memory windows that a queue pair must not use: windows of another PD or queue pair,
+ * and unbound ones. Also tests that no request names the hidden MRs that windows are bound to.
  */
 #include <pthread.h>
 #include <stdatomic.h>

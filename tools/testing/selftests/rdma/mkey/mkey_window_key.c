@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A memory window and the key under it: which access the key must allow, and what
+ * subject: A memory window and the key under it: which access the key must allow, and what
  * happens when one of the two is bound while the other is in use.
+ * sets: smp
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows of type 2 whose queue pair is destroyed or reset. Destruction
- * ends their bindings, as if each had been invalidated; a reset does not. The
- * test of the kernel's log afterwards finds a destruction that waited in vain.
+ * subject: Memory windows of type 2 whose queue pair is destroyed or reset. Destruction ends
+ * their bindings, as if each had been invalidated; a reset does not. The test of the kernel's
+ * log afterwards finds a destruction that waited in vain.
  */
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A memory window gives its own range with its own access flags while it is bound, over
+ * subject: A memory window gives its own range with its own access flags while it is bound, over
  * an MR of ib_mkey and over an ordinary MR. The latter needs no ib_mkey.
  */
 #include <string.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys that yield: the deregistration of a leaf succeeds and unbinds the key. Other
+ * subject: Keys that yield: the deregistration of a leaf succeeds and unbinds the key. Other
  * keys keep their leaves.
+ * sets: smp
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests at the limits of the protocol, and of a peer that does not keep to it: the
- * length in the header is not that of the data. rxe answers that such a request is
- * invalid, and copies nothing of it. It needs no ib_mkey.
+ * subject: Requests at the limits of the protocol, and of a peer that does not keep to it: the
+ * length in the header is not that of the data. rxe answers that such a request is invalid, and
+ * copies nothing of it. It needs no ib_mkey.
  */
 #include <stdio.h>
 #include <sys/mman.h>

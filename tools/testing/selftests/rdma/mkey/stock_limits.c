@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A user whose accesses wait for pages leaves workers of rxe to other users. It needs no ib_mkey.
- * The pages are those of a file that this process serves. An access of a child to an MR on demand
- * waits for one of them. rxe has 2048 workers for the tasks of queue pairs, and 2048 for page
- * faults; a node of the machine has its part.
+ * subject: A user whose accesses wait for pages leaves workers of rxe to other users. It needs
+ * no ib_mkey. The pages are those of a file that this process serves. An access of a child to an
+ * MR on demand waits for one of them. rxe has 2048 workers for the tasks of queue pairs, and
+ * 2048 for page faults; a node of the machine has its part.
+ * needs: on-demand
  */
 #include <grp.h>
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A link of rxe that cannot be added leaves nothing: its UDP port is free as soon as no
+# subject: A link of rxe that cannot be added leaves nothing: its UDP port is free as soon as no
 # link is left in the network namespace. It needs no ib_mkey.
 
 # shellcheck disable=SC2317 # functions are called by check

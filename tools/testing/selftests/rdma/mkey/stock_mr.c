@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ordinary MRs, windows and queue pairs behave as before: every opcode on plain
- * MRs, and their errors. These tests do not need ib_mkey; they expect the
- * behaviour of a stock device.
+ * subject: Ordinary MRs, windows and queue pairs behave as before: every opcode on plain MRs,
+ * and their errors. These tests do not need ib_mkey; they expect the behaviour of a stock
+ * device.
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * MRs on demand that requests name directly: every byte, at every offset, also if the
+ * subject: MRs on demand that requests name directly: every byte, at every offset, also if the
  * addresses of the MR are not those of the process. It needs no ib_mkey.
+ * needs: on-demand
  */
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * MRs of a provider of rxe other than ib_mkey (test_modules/mkey_provider.c): an MR at the address
- * PATTERN has no memory, and byte n of it is the low byte of n. mkey_lifecycle.sh loads that
- * provider. Without it these tests are skipped.
+ * subject: MRs of a provider of rxe other than ib_mkey (test_modules/mkey_provider.c): an MR at
+ * the address PATTERN has no memory, and byte n of it is the low byte of n. mkey_lifecycle.sh
+ * loads that provider. Without it these tests are skipped.
  */
 #include <stdlib.h>
 

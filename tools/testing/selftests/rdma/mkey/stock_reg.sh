@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Ordinary MRs for fast registration of a kernel user (test_modules/stock_reg.c), on RC and
-# UC queue pairs. It needs no ib_mkey.
+# subject: Ordinary MRs for fast registration of a kernel user (test_modules/stock_reg.c), on RC
+# and UC queue pairs. It needs no ib_mkey.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh

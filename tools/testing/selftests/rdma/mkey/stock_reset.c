@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A queue pair that is reset while a request is in progress stays in the state RESET, and begins
- * anew when it is set up again. It needs no ib_mkey.
+ * subject: A queue pair that is reset while a request is in progress stays in the state RESET,
+ * and begins anew when it is set up again. It needs no ib_mkey.
+ * needs: on-demand
  */
 #include <unistd.h>
 

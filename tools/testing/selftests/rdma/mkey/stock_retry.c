@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests that rxe sends again. It needs no ib_mkey. The first test looks at an
- * acknowledgment that arrives while rxe sends the same request again. Both ends of the
- * link hold packets back, so that the order of events is always the same:
+ * subject: Requests that rxe sends again; it needs no ib_mkey.
+ * needs: netem
+ *
+ * The first test looks at an acknowledgment that arrives while rxe sends the same request again.
+ * Both ends of the link hold packets back, so that the order of events is always the same:
  *
  * - all packets of a WRITE arrive, and the acknowledgments are held back;
  * - rxe sends the WRITE again, and its packets are held back, so that it waits for

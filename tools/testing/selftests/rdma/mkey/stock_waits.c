@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects of a process are destroyed, or the process is killed, while an access of rxe to its
- * memory on demand waits for a page. It needs no ib_mkey. The page does not arrive before that is
- * done. Where rxe waits for the access, it does so for 50 seconds, and then frees what the access
- * uses.
+ * subject: Objects of a process are destroyed, or the process is killed, while an access of rxe
+ * to its memory on demand waits for a page. It needs no ib_mkey. The page does not arrive before
+ * that is done. Where rxe waits for the access, it does so for 50 seconds, and then frees what
+ * the access uses.
+ * needs: on-demand
  */
 #include "waits.h"
 
