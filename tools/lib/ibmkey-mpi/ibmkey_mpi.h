@@ -94,6 +94,7 @@ struct ibmkey_mpi_layout {
 int ibmkey_mpi_layout(MPI_Datatype type, int count,
 		      struct ibmkey_mpi_layout *layout);
 
+/** ibmkey_mpi_free - free the groups of a layout, also after an error */
 void ibmkey_mpi_free(struct ibmkey_mpi_layout *layout);
 
 /** ibmkey_mpi_entries - return the entries of all keys of a layout */

@@ -73,7 +73,7 @@ enum ibmkey_cap_flags {
 
 /**
  * struct ibmkey_caps - what a device can do
- * @comp_mask: zero, see above
+ * @comp_mask: zero, see ibmkey(7)
  * @max_dm_size: bytes of the default class of device memory, for all users in total; 0
  *	while the machine lacks this memory
  * @max_entries: entries or blocks of one key
@@ -100,7 +100,7 @@ struct ibmkey_caps {
  *	is an offset
  * @length: bytes, not zero
  * @lkey: lkey of an MR in the key's protection domain
- * @comp_mask: zero, see above
+ * @comp_mask: zero, see ibmkey(7)
  */
 struct ibmkey_range {
 	uint64_t addr;
@@ -115,7 +115,7 @@ struct ibmkey_range {
  *	MR that @lkey names; in a zero-based MR, this is an offset
  * @bytes_count: bytes of one block, not zero
  * @lkey: lkey of an MR in the key's protection domain
- * @comp_mask: zero, see above
+ * @comp_mask: zero, see ibmkey(7)
  * @stride: bytes from one block's start to the next one's, for each dimension,
  *	outermost first; may be negative or zero. Strides of unused dimensions are
  *	ignored.
@@ -130,7 +130,7 @@ struct ibmkey_block {
 
 /**
  * struct ibmkey_indexed - blocks of one size at the places that indices give
- * @comp_mask: zero, see above
+ * @comp_mask: zero, see ibmkey(7)
  * @addr: address of the first byte of the block of index 0, in the MR that @lkey names;
  *	in a zero-based MR, this is an offset
  * @unit: bytes from the block of one index to that of the next, not zero
@@ -168,7 +168,7 @@ enum ibmkey_kind {
 
 /**
  * struct ibmkey_info - what is bound to a key
- * @comp_mask: zero, see above
+ * @comp_mask: zero, see ibmkey(7)
  * @length: bytes that the key addresses, 0 when unbound
  * @kind: enum ibmkey_kind
  * @access: enum ibv_access_flags, as bound
@@ -207,7 +207,9 @@ int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
  *	ibmkey_caps.max_indices
  *
  * The key is unbound and its length is 0; every access by it fails. Creating a
- * key takes much longer than binding it, so keep it and bind it again.
+ * key takes much longer than binding it, so keep it and bind it again, or take it from a
+ * pool of ibmkey_pool_create(). The lkey and the rkey stay the same, except for their low
+ * 8 bits, the tag.
  *
  * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno.
  */
@@ -224,7 +226,7 @@ enum ibmkey_alloc_flags {
 
 /**
  * struct ibmkey_alloc_attr - attributes of a new key
- * @comp_mask: zero, see above
+ * @comp_mask: zero, see ibmkey(7)
  * @max_entries: as for ibmkey_alloc()
  * @flags: bits of enum ibmkey_alloc_flags
  */
@@ -268,6 +270,10 @@ struct ibv_mr *ibmkey_alloc_ex(struct ibv_pd *pd,
  * the old layout stays bound. On success @mkey->length is the sum of the
  * ranges' lengths; a range of length 0 is EINVAL.
  *
+ * A key needs no flag if the program only sends from it. If @access allows writing of any
+ * kind, all leaves need IBV_ACCESS_LOCAL_WRITE. The arrays are copied. ibv_dereg_mr() of a
+ * leaf fails with EBUSY until the key is unbound, destroyed or bound to other memory.
+ *
  * Return: 0 or an errno value.
  */
 int ibmkey_bind_list(struct ibv_mr *mkey, unsigned access, uint32_t num_ranges,
@@ -302,7 +308,19 @@ int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
  * starts at addr + sum(index[d] * stride[d]). One block in one dimension is a
  * column of a matrix. One block in n dimensions is a box within an
  * n-dimensional array. Several blocks in one dimension interleave several
- * arrays.
+ * arrays. Column c of double m[ROWS][COLUMNS], registered as mr::
+ *
+ *	struct ibmkey_block column = {
+ *		.addr = (uintptr_t)&m[0][c],
+ *		.bytes_count = sizeof(double),
+ *		.lkey = mr->lkey,
+ *		.stride = { sizeof(m[0]) },
+ *	};
+ *	uint64_t rows = ROWS;
+ *
+ *	ret = ibmkey_bind_interleaved(key, 0, 1, &rows, 1, &column);
+ *
+ * mkeyctl draw prints which bytes a layout describes.
  *
  * Replaces the binding as ibmkey_bind_list() does. On success @mkey->length is the
  * product of the repetitions times the sum of the blocks' bytes.
@@ -357,6 +375,11 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  * about the last call of a function of this library that failed in this thread. The
  * verbs of libibverbs, such as ibv_alloc_dm() after ibmkey_enable(), leave it as it is.
  * The sentence is for people, and later versions may word it otherwise: do not compare it.
+ * Example::
+ *
+ *	ret = ibmkey_bind_list(key, 0, 2, ranges);
+ *	if (ret)
+ *		errx(1, "%s: %s", strerror(ret), ibmkey_last_error());
  *
  * To find the entry, the library may bind its own key to parts of the layout. So a
  * bind that fails can take several times as long as one that succeeds.
@@ -373,7 +396,10 @@ const char *ibmkey_last_error(void);
  * When this returns, no access uses the old layout any more, and its leaves can
  * be freed. The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, are incremented. So an
  * lkey or rkey from before the call cannot reach a later layout, until the tag has the
- * same value again.
+ * same value again, after 256 changes.
+ *
+ * The call waits for accesses in progress. If an access waits for a page of an MR on
+ * demand, the call waits until the page is there.
  *
  * Return: 0 or an errno value.
  */
@@ -392,6 +418,9 @@ int ibmkey_unbind(struct ibv_mr *mkey);
  * continue each other are one entry. The key owns the MRs. One MR covers all elements
  * whose pages follow each other, from the first byte of an element to the last one. So
  * each page is registered once, however many elements are in it.
+ *
+ * ibv_dereg_mr() of such a key destroys the key alone. The MRs under it then stay
+ * registered until the context is closed.
  *
  * Return: the key, to be destroyed by ibmkey_dereg(), not by ibv_dereg_mr(); or
  * NULL and errno, with nothing registered: EFAULT for an address that is not
@@ -420,6 +449,10 @@ int ibmkey_dereg(struct ibv_mr *mkey);
  * ibmkey_query - query the binding of a key
  * @mkey: a key
  * @info: filled in
+ *
+ * A bind by a work request, LOCAL_INV, SEND with invalidate and the deregistration of a
+ * leaf of a key that yields do not change the length of the program's struct ibv_mr. This
+ * call stores the present length.
  *
  * Return: 0; EINVAL if @mkey is not a key; or another errno value.
  */

@@ -51,7 +51,7 @@ enum ibmkey_dm_class {
  * of the device memory. The first copies of a buffer are system calls; then the
  * library maps it, if possible, and copies as memcpy() does. A copy by a system call
  * returns EFAULT for an address outside of the process's memory; a copy by memcpy()
- * raises SIGSEGV.
+ * raises SIGSEGV. If another process frees the buffer, a copy returns ENOENT.
  *
  * Return: 0; EOPNOTSUPP if the kernel offers no device memory on this device.
  */
@@ -66,7 +66,8 @@ int ibmkey_enable(struct ibv_context *ctx);
  *	with ibv_alloc_dm()
  *
  * Enables @ctx as ibmkey_enable() does. A device offers host memory and the classes that
- * the module parameter dm_class gives it.
+ * the module parameter dm_class gives it. The bytes of new memory are zero. The largest
+ * alignment is that of the largest block of the page allocator, 4 MiB on x86-64.
  *
  * Return: the memory, to be freed by ibv_free_dm(); or NULL and errno: EINVAL
  * for an invalid class and for a bit of @attr->comp_mask, EOPNOTSUPP for a class that

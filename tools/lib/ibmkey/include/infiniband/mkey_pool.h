@@ -48,7 +48,8 @@ struct ibv_mr *ibmkey_pool_get(struct ibmkey_pool *pool);
  *
  * Unbinds the key: when this returns, no access by the key is in progress. The lkey
  * and rkey change as for ibmkey_unbind(). So a peer that still uses the old rkey
- * cannot reach the layouts of the next owner of the key.
+ * cannot reach the layouts of the next owner of the key, until the rkey has its old value
+ * again, after 256 changes. If you do not trust the peers, create and destroy keys instead.
  *
  * Return: 0, or an errno value. EBUSY while a memory window or another key refers to the
  * key, which the caller still owns then. EINVAL for a key that the caller does not own: it

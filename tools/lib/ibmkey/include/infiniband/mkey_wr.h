@@ -95,7 +95,7 @@ size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
 
 /**
  * struct ibmkey_wr - a work request that binds a key
- * @comp_mask: zero, see mkey.h
+ * @comp_mask: zero, see ibmkey(7)
  * @mkey: a key in the QP's protection domain, bound or not
  * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @length: bytes of the description
