@@ -221,7 +221,7 @@ pub unsafe extern "C" fn mlx5dv_alloc_dm(
     match asked {
         None => to_ptr(Err(Errno::EINVAL)),
         // SAFETY: By the contract in `mlx5dv.h`.
-        Some((sys::MLX5DV_DM_TYPE_MEMIC, 0)) => unsafe { ffi::ibmkey_alloc_dm(ctx, attr, 0) },
+        Some((sys::MLX5_IB_UAPI_DM_TYPE_MEMIC, 0)) => unsafe { ffi::ibmkey_alloc_dm(ctx, attr, 0) },
         Some(_) => to_ptr(Err(Errno::EOPNOTSUPP)),
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: A program of mlx5dv, compiled against ib_mkey's mlx5dv.h: layouts that work requests
+ * subject: A program of mlx5dv, compiled against rdma-core's mlx5dv.h: layouts that work requests
  * configure.
  * sets: long smp
  */
