@@ -63,11 +63,25 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     /// Keys of all processes: kinds, sizes, references and owners
+    ///
+    /// Lists the keys of all processes, the memory windows over them, and the MRs over device memory and
+    /// dma-bufs, each with its layout, the number of bindings that refer to it, and its owner. KIND is
+    /// unbound, list, interleaved or indexed for a key, window for a memory window, and dm, dmabuf or
+    /// fast_reg for an MR over device memory, over a dma-buf, or for fast registration. Reads debugfs, so it
+    /// is for root.
+    ///
+    /// JSON: an array of objects with device, lkey, kind, bytes, entries, max_entries, levels, leaves, pins
+    /// (bindings that refer to it), pid, comm. max_entries is 0 for an MR or window that is not a key.
     Keys {
         /// Device; all of them if left out
         device: Option<String>,
     },
     /// Device memory by class and by process
+    ///
+    /// Lists device memory by class and by user. Reads debugfs, so it is for root.
+    ///
+    /// JSON: pools and owners. Both have device, high, and buffers. pools has class, total, and used, and
+    /// owners has user, bytes, and limit.
     Dm {
         /// Device; all of them if left out
         device: Option<String>,
