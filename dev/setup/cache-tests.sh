@@ -4,29 +4,6 @@
 # Tests of what the cache keeps of a build, for other trees. Part of tests.
 # shellcheck disable=SC2154,SC2317 # tests sets the variables; trees call the functions
 
-# bound TREE RUNS: the bindings of the tree's header are made; bindgen has run RUNS times by then.
-mkdir "$tmp/fake" "$tmp/one" "$tmp/two"
-# shellcheck disable=SC2016 # for those programs
-printf '%s\n' '#!/bin/sh' 'for header; do :; done; cat "$header"' >"$tmp/fake/clang-19"
-# shellcheck disable=SC2016 # for those programs
-printf '%s\n' '#!/bin/sh' "echo >>$tmp/runs" '{ echo bindings; cat "$1"; } >"$3"' >"$tmp/fake/bindgen"
-chmod +x "$tmp"/fake/*
-echo "int x; /* $tmp/one/h */" >"$tmp/one/h"
-echo "int x; /* $tmp/two/h */" >"$tmp/two/h"
-bound() {
-	rm -f "$tmp/$1/out"
-	PATH=$tmp/fake:$PATH "$here/bindgen-cached" "$tmp/bound" "$tmp/$1" "$tmp/$1/h" -o "$tmp/$1/out" -- "-I$tmp/$1/include" 2>"$tmp/err" &&
-		grep -q '^bindings' "$tmp/$1/out" && grep -q 'int [xy]' "$tmp/$1/out" && [[ $(wc -l <"$tmp/runs") == "$2" ]]
-}
-bound one 1 && bound one 1 && bound two 1
-result $? "bindgen: once for the same header in two trees"
-echo "int y;" >>"$tmp/two/h"
-bound two 2 && grep -q 'int y' "$tmp/two/out" && bound one 2
-result $? "bindgen: again for another header"
-for f in "$tmp"/bound/*; do [[ $f == *.sum ]] || : >"$f"; done
-bound one 3 && bound two 4
-result $? "bindgen: again for bindings that were damaged"
-
 # Two trees with the same sources. make writes what Kbuild does, and counts its runs. The first
 # tree's path has a character that is special in a pattern, and the second one's in a replacement.
 one='modules+one' two='modules&two'
@@ -46,14 +23,12 @@ build='
 		local out=$TOP/out/$K_ID/modules
 		[[ $1 == make ]] || return 0
 		echo >>"$TOP/../made"
-		[[ ! -e $TOP/fail ]] || return 1
 		mkdir -p "$out/drivers/infiniband/ulp/mkey"
 		touch "$out/drivers/infiniband/ulp/mkey/ib_mkey.ko"
 		printf "savedcmd_a.o := gcc -I%s/include %s/a.c\n" "$TOP" "$TOP" >"$out/.a.o.cmd"
 		printf "export KBUILD_EXTMOD = %s\n" "$TOP" >"$out/Makefile"
 		printf "%sx %s/y" "$TOP" "$TOP" >"$out/a.o"
 		cat drivers/main.rs >"$out/a.ko"
-		[[ -z ${late-} ]] || echo late >>drivers/main.rs
 	}
 	MODULE_MAKE=()
 	set -e'
@@ -84,18 +59,3 @@ damaged_modules() {
 }
 damaged_modules
 result $? "modules: built again for a copy that was damaged; one copy is kept"
-nothing_kept() { [[ -z $(find "$tmp/cache/ib_mkey" -maxdepth 1 -name 'modules-*') ]]; }
-not_kept() {
-	rm -r "$tmp"/cache/ib_mkey/modules-*
-	builds "$one" 5 K_FLAVOUR=kdir && nothing_kept || return
-	builds "$one" 6 KSRC=/elsewhere && nothing_kept || return
-	builds "$one" 7 MODULES=-alone && nothing_kept || return
-	# A source that changes while it is compiled.
-	in_tree "$one" "$build; late=1; build_module" && nothing_kept || return
-	# A copy that cannot be made.
-	builds "$one" 9 'cp() { return 1; }' && nothing_kept || return
-	touch "$tmp/$one/fail"
-	! in_tree "$one" "$build; build_module" && nothing_kept
-}
-not_kept
-result $? "modules: nothing is kept of a kernel elsewhere, a part, a changed source or a failure"
