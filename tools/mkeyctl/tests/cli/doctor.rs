@@ -8,7 +8,6 @@ mod machine;
 
 use self::machine::{
     doctor,
-    documented,
     machine,
     CONFIG, //
 };
@@ -72,7 +71,6 @@ fn the_doctor_looks_for_the_links_of_the_next_start() {
     let found = links(0);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with("systemctl enable 'ib-mkey-rxe@eth0'"));
-    assert!(documented()["links"].contains("systemctl enable ib-mkey-rxe@NETDEV"));
 
     make(&format!("{wants}/other.service"));
     assert_eq!(links(0), found);
@@ -162,7 +160,6 @@ fn the_doctor_finds_a_module_that_is_not_loaded() {
             remedy.starts_with(&format!("modprobe {module}")),
             "{found:?}"
         );
-        assert!(documented()[check].contains(&format!("modprobe {module}")));
     }
 }
 
@@ -196,7 +193,6 @@ fn the_doctor_finds_another_build_of_a_module() {
         assert_eq!(found[0].0, check);
         let reload = format!("rmmod {module} && modprobe {module}");
         assert!(found[0].1.contains(&reload), "{found:?}");
-        assert!(documented()[check].contains(&reload));
         if module == "rdma_rxe" {
             // The kernel's own.
             let kernel = format!("{modules}/kernel");
@@ -260,7 +256,7 @@ fn the_doctor_checks_one_device() {
     );
 }
 
-/// Tests the remedy of operations.rst for a node that this user may not open, and that it helps.
+/// Tests the remedy for a node that this user may not open, and that it helps.
 #[test]
 fn the_doctor_finds_a_node_without_rights() {
     use std::os::unix::{
@@ -310,7 +306,6 @@ fn the_doctor_finds_a_node_without_rights() {
         remedy.starts_with("chmod a+rw /dev/infiniband/uverbs0"),
         "{remedy}"
     );
-    assert!(documented()["permission"].starts_with("chmod a+rw"));
     mode(0o666);
     let (status, found) = doctor();
     assert_eq!((status, found["status"].as_str()), (Some(0), Some("ok")));
@@ -339,7 +334,6 @@ fn the_doctor_finds_a_preload_library_that_is_not_there() {
     );
     let remedy = found["remedy"].as_str().unwrap();
     assert!(remedy.starts_with("correct LD_PRELOAD"), "{remedy}");
-    assert!(documented()["preload"].contains("correct LD_PRELOAD"));
 }
 
 /// The limit on locked memory does not apply to a process with CAP_IPC_LOCK.

@@ -2,8 +2,6 @@
 
 //! A machine on which `mkeyctl doctor` finds no problem, as a directory of its files.
 
-use std::collections::BTreeMap;
-
 use super::super::{
     mkeyctl,
     Dir, //
@@ -78,28 +76,5 @@ pub(super) fn doctor(dir: &Dir, status: i32) -> Vec<(String, String)> {
         .iter()
         .filter(|check| check["status"] != "ok")
         .map(|check| (words(&check["check"]), words(&check["remedy"])))
-        .collect()
-}
-
-/// Returns the remedy of each check in the table of operations.rst.
-pub(super) fn documented() -> BTreeMap<String, String> {
-    let page = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../Documentation/infiniband/mkey/operations.rst"
-    );
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, table) = page.split_once("\nCauses\n======\n").unwrap();
-    let (table, _) = table.split_once("\nLog\n===\n").unwrap();
-
-    table
-        .replace('`', "")
-        .split("   * - ")
-        .skip(2)
-        .map(|row| {
-            let cells: Vec<_> = row.split("\n     - ").collect();
-            assert_eq!(cells.len(), 3, "{row}");
-            let remedy: Vec<_> = cells[2].split_whitespace().collect();
-            (cells[0].to_owned(), remedy.join(" "))
-        })
         .collect()
 }
