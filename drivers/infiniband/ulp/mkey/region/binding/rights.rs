@@ -84,9 +84,16 @@ impl Binding {
             Some(Extra::Registered(registered)) => {
                 mr.pd() as usize == peer.pd && registered.key == peer.rkey
             }
-            _ => mr.pd() as usize == peer.pd && self.tag == mr_key::tag(peer.rkey),
+            _ => admits(mr.pd() as usize, self.tag, peer),
         }
     }
+}
+
+/// Returns `true` if `peer` may use the binding of a key in the domain `pd`. A binding that `peer`
+/// found by an earlier rkey has another tag.
+#[inline]
+fn admits(pd: usize, tag: u8, peer: &Peer) -> bool {
+    pd == peer.pd && tag == mr_key::tag(peer.rkey)
 }
 
 #[cfg(CONFIG_KUNIT = "y")]

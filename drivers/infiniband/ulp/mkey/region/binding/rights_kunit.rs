@@ -41,6 +41,15 @@ mod tests {
         assert!(!of_pd.admits(&Peer { pd: 0x3000, ..PEER }));
     }
 
+    /// A key refuses a request with the rkey of an earlier binding.
+    #[test]
+    fn a_key_admits_its_tag_alone() {
+        for tag in 0..=0xff {
+            assert!(admits(PEER.pd, tag, &PEER) == (u32::from(tag) == PEER.rkey & 0xff));
+            assert!(!admits(0x3000, tag, &PEER));
+        }
+    }
+
     /// A window refuses a request with the rkey of an earlier binding.
     #[test]
     fn a_window_admits_its_rkey_alone() {
