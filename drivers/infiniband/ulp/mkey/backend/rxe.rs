@@ -254,7 +254,7 @@ impl Backend for Rxe {
         mr.set_state(VALID);
         // SAFETY: The MR is over the pages of `memory`. By the safety requirement it is not
         // deregistered before the result has dropped.
-        let base = unsafe { Base::new(mr) };
+        let base = unsafe { Base::new(mr.into()) };
         Ok(if memory.is_persistent() {
             base.into_persistent()
         } else {

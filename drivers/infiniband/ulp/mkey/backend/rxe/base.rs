@@ -4,22 +4,20 @@
 
 use super::{
     bindings::{
-        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr,
-        rxe_mr_state_RXE_MR_STATE_VALID as VALID,
+        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
     claimed::RxeMr,
     pages::{Kind, Pages},
 };
 use crate::{
     backend::interface::BaseMr,
-    bindings::ib_mr_type_IB_MR_TYPE_DMA,
+    bindings::ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
     kernel_ext::{
         rdma::{mr::Right, Mr},
         sched,
     },
 };
-use core::ptr::NonNull;
-use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*};
+use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*, sync::aref::ARef};
 
 /// One of rxe's MRs: pinned pages, ODP pages, pages of a fast registration, or all memory.
 ///
@@ -28,72 +26,32 @@ use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*};
 /// A reference to the MR is held, so it is not freed. A pin of the MR, or the device memory behind
 /// it, keeps the MR from being deregistered, because rxe's wait for references has a time limit, and
 /// from being mapped to other pages. `kind` is the kind of its memory.
+#[derive(Clone)]
 pub(crate) struct Base {
-    mr: NonNull<rxe_mr>,
+    mr: ARef<RxeMr>,
     kind: Kind,
 }
 
 /// The most bytes of one flush by rxe, which does not reschedule.
 const MAX_FLUSHED: u64 = 1 << 24;
 
-impl Clone for Base {
-    /// Takes a further reference, for a leaf that keeps the MR.
-    fn clone(&self) -> Self {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_ref_mr(self.mr.as_ptr()) };
-        // INVARIANT: The reference was taken above.
-        Self {
-            mr: self.mr,
-            kind: self.kind,
-        }
-    }
-}
-
-impl Drop for Base {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::ib_mkey_rxe_put_mr(self.mr.as_ptr()) };
-    }
-}
-
-// SAFETY: Any thread may do the operations on the MR.
-unsafe impl Send for Base {}
-// SAFETY: Any thread may do the operations on the MR, and several at a time.
-unsafe impl Sync for Base {}
-
 impl Base {
-    /// Takes a reference to an MR.
+    /// Returns an MR as the memory of a leaf.
     ///
     /// # Safety
     ///
-    /// `mr` must be an MR of user memory, of a fast registration or of all memory, to which the
-    /// caller has a reference. While the result exists, the MR must not be deregistered or mapped
-    /// to other pages.
-    pub(super) unsafe fn new(mr: &RxeMr) -> Self {
-        // SAFETY: By the safety requirement.
-        unsafe { bindings::ib_mkey_rxe_ref_mr(mr.private()) };
-        // SAFETY: By the safety requirement. The reference was taken above.
-        unsafe { Self::with_reference(NonNull::from(mr).cast()) }
-    }
-
-    /// Takes the caller's reference to an MR over.
-    ///
-    /// # Safety
-    ///
-    /// The errors of [`Self::new`]. The caller must not drop its reference later.
-    pub(super) unsafe fn with_reference(mr: NonNull<rxe_mr>) -> Self {
-        let raw = mr.as_ptr();
-        // SAFETY: By the safety requirement.
-        let kind = unsafe {
-            if (*raw).ibmr.type_ == ib_mr_type_IB_MR_TYPE_DMA {
-                Kind::All
-            } else if bindings::ib_mkey_rxe_is_odp(raw) {
-                Kind::OnDemand
-            } else if (*raw).page_shift < PAGE_SHIFT as u32 {
-                Kind::Parts
-            } else {
-                Kind::List
-            }
+    /// `mr` must be an MR of user memory, of a fast registration or of all memory. While the result
+    /// exists, the MR must not be deregistered or mapped to other pages.
+    pub(super) unsafe fn new(mr: ARef<RxeMr>) -> Self {
+        let kind = if mr.kind() == TYPE_DMA {
+            Kind::All
+        // SAFETY: The MR is valid.
+        } else if unsafe { bindings::ib_mkey_rxe_is_odp(mr.private()) } {
+            Kind::OnDemand
+        } else if mr.page_shift() < PAGE_SHIFT as u32 {
+            Kind::Parts
+        } else {
+            Kind::List
         };
         // INVARIANT: By the safety requirement; the type stays, and so do the pages.
         Self { mr, kind }
@@ -115,8 +73,8 @@ impl BaseMr for Base {
     type Pages<'a> = Pages<'a>;
 
     fn mr(&self) -> *const Mr {
-        // SAFETY: By the type invariant.
-        unsafe { Mr::from_raw(&raw mut (*self.mr.as_ptr()).ibmr) }
+        let mr: &Mr = &self.mr;
+        mr
     }
 
     #[inline]
@@ -127,8 +85,8 @@ impl BaseMr for Base {
     #[inline]
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
         // rereg and fast registration can change all of the fields. A later change counts as a
-        // change after the access. SAFETY: By the type invariant.
-        let mr = unsafe { RxeMr::from_raw(self.mr.as_ptr()) };
+        // change after the access.
+        let mr = &self.mr;
         let allowed = mr.state() == VALID
             && mr.pd() as usize == pd
             && mr.own_lkey() == lkey
@@ -144,7 +102,7 @@ impl BaseMr for Base {
     #[inline]
     fn pages(&self) -> Pages<'_> {
         // SAFETY: By the type invariants.
-        unsafe { Pages::new(self.mr, self.kind) }
+        unsafe { Pages::new(&self.mr, self.kind) }
     }
 
     fn atomic_op(
@@ -159,7 +117,7 @@ impl BaseMr for Base {
         // SAFETY: By the type invariant; rxe checks range and alignment.
         unsafe {
             bindings::ib_mkey_rxe_leaf_atomic_op(
-                self.mr.as_ptr(),
+                self.mr.private(),
                 iova,
                 opcode,
                 compare,
@@ -171,14 +129,14 @@ impl BaseMr for Base {
 
     fn atomic_write(&self, iova: u64, value: u64) -> c_int {
         // SAFETY: By the type invariant; rxe checks range and alignment.
-        unsafe { bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.as_ptr(), iova, value) }
+        unsafe { bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.private(), iova, value) }
     }
 
     fn flush(&self, mut iova: u64, mut len: u64) -> Result {
         while len > 0 {
             let bytes = len.min(MAX_FLUSHED);
             // SAFETY: By the type invariant; rxe checks the range.
-            to_result(unsafe { bindings::ib_mkey_rxe_leaf_flush(self.mr.as_ptr(), iova, bytes) })?;
+            to_result(unsafe { bindings::ib_mkey_rxe_leaf_flush(self.mr.private(), iova, bytes) })?;
             iova = iova.wrapping_add(bytes);
             len -= bytes;
             sched::cond_resched();

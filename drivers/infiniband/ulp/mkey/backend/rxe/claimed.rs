@@ -38,15 +38,18 @@ use crate::{
     kernel_ext::{
         rdma::{
             mr::{NewMr, Right},
-            Access, Mr,
+            Access, Device, Mr,
         },
         sync::racing::{load_acquire, read_once, store_release, write_once},
     },
 };
-use core::{mem::offset_of, ops::Deref};
+use core::{mem::offset_of, ops::Deref, ptr::NonNull};
 use kernel::{
     prelude::*,
-    sync::{Arc, ArcBorrow},
+    sync::{
+        aref::{ARef, AlwaysRefCounted},
+        Arc, ArcBorrow,
+    },
     types::Opaque,
 };
 
@@ -66,6 +69,23 @@ macro_rules! set_field {
     ($mr:ident . $($field:ident).+, $value:expr) => {
         // SAFETY: By the invariant of `RxeMr`, and as the comment of the file says.
         unsafe { write_once(&raw mut (*$mr.private()).$($field).+, $value) }
+    };
+}
+
+/// Reads a field, and makes the fields that are read later as new as this one. Pairs with
+/// [`release_field`].
+macro_rules! acquire_field {
+    ($mr:ident . $($field:ident).+) => {
+        // SAFETY: By the invariant of `RxeMr`, and as the comment of the file says.
+        unsafe { load_acquire(&raw const (*$mr.private()).$($field).+) }
+    };
+}
+
+/// Writes a field after the fields that were written before. Pairs with [`acquire_field`].
+macro_rules! release_field {
+    ($mr:ident . $($field:ident).+, $value:expr) => {
+        // SAFETY: By the invariant of `RxeMr`, and as the comment of the file says.
+        unsafe { store_release(&raw mut (*$mr.private()).$($field).+, $value) }
     };
 }
 
@@ -93,7 +113,36 @@ impl Deref for RxeMr {
     }
 }
 
+// SAFETY: Any thread may do the operations on an MR.
+unsafe impl Send for RxeMr {}
+// SAFETY: Any thread may do the operations on an MR, and several at a time.
+unsafe impl Sync for RxeMr {}
+
+// SAFETY: rxe counts the references to an MR, and frees it after the last one was dropped.
+unsafe impl AlwaysRefCounted for RxeMr {
+    fn inc_ref(&self) {
+        // SAFETY: The MR has a reference.
+        unsafe { bindings::ib_mkey_rxe_ref_mr(self.private()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: By the safety requirement, and the type is transparent.
+        unsafe { bindings::ib_mkey_rxe_put_mr(obj.as_ptr().cast()) };
+    }
+}
+
 impl RxeMr {
+    /// Finds the MR at `index`; [`None`] for a device of another driver.
+    pub(super) fn at(device: &Device, index: u32) -> Option<ARef<Self>> {
+        if !is_ours(device) {
+            return None;
+        }
+        // SAFETY: The device belongs to rxe.
+        let raw = NonNull::new(unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) })?;
+        // SAFETY: The function took the reference, and the type is transparent.
+        Some(unsafe { ARef::from_raw(raw.cast()) })
+    }
+
     /// Returns `mr` with rxe's structure; [`None`] for an MR of another driver.
     pub(super) fn of(mr: &Mr) -> Option<&Self> {
         if !is_ours(mr.device()) {
@@ -119,10 +168,8 @@ impl RxeMr {
 
     /// Returns the MR if it is claimed.
     pub(super) fn claimed(&self) -> Option<&ClaimedRxeMr> {
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
-        // release in `ib_mkey_rxe_claim()`.
-        let ops = unsafe { load_acquire(&raw const (*self.private()).ops) };
-        if ops.is_null() {
+        // Pairs with the release in `ib_mkey_rxe_claim()`.
+        if acquire_field!(self.ops).is_null() {
             return None;
         }
         // SAFETY: rxe makes MRs without operations. Only `ClaimedRxeMr::with_type()` gives an MR some.
@@ -131,30 +178,22 @@ impl RxeMr {
 
     /// Returns the type. Fields that are read later are as new as the type.
     pub(super) fn kind(&self) -> ib_mr_type {
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
-        // release in `set_kind()`.
-        unsafe { load_acquire(&raw const (*self.private()).ibmr.type_) }
+        acquire_field!(self.ibmr.type_)
     }
 
     /// Sets the type, after the fields that were written before.
     pub(super) fn set_kind(&self, kind: ib_mr_type) {
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
-        // acquire in `kind()`.
-        unsafe { store_release(&raw mut (*self.private()).ibmr.type_, kind) };
+        release_field!(self.ibmr.type_, kind);
     }
 
     /// Returns the state. Fields that are read later are as new as the state.
     pub(super) fn state(&self) -> rxe_mr_state {
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
-        // release in `set_state()`.
-        unsafe { load_acquire(&raw const (*self.private()).state) }
+        acquire_field!(self.state)
     }
 
     /// Sets the state, after the fields that were written before.
     pub(super) fn set_state(&self, state: rxe_mr_state) {
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
-        // acquire in `state()`.
-        unsafe { store_release(&raw mut (*self.private()).state, state) };
+        release_field!(self.state, state);
     }
 
     /// Returns the access flags.
@@ -215,10 +254,8 @@ impl RxeMr {
     /// Returns the number of references. What the holders of others did to the MR before they
     /// dropped them is done.
     pub(super) fn references(&self) -> i32 {
-        let private = self.private();
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the
-        // release in `refcount_dec_and_test()`.
-        unsafe { load_acquire(&raw const (*private).elem.ref_cnt.refcount.refs.counter) }
+        // Pairs with the release in `refcount_dec_and_test()`.
+        acquire_field!(self.elem.ref_cnt.refcount.refs.counter)
     }
 
     /// Returns the number of memory windows that are bound to the MR.
@@ -318,10 +355,7 @@ impl ClaimedMr for ClaimedRxeMr {
     }
 
     fn object<T: SlotValue>(&self) -> Option<ArcBorrow<'_, T>> {
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the release
-        // in `set_object()`.
-        let object = unsafe { load_acquire(&raw const (*self.private()).page_mask) };
-        let object = object as usize as *const T;
+        let object = acquire_field!(self.page_mask) as usize as *const T;
         // SAFETY: `set_object()` got the pointer from an `Arc`. Only one type of objects is in
         // slots, by the contract of `SlotValue`. rxe does not deregister the MR while there is a
         // reference to it, so the object exists as long as `self`.
@@ -330,10 +364,8 @@ impl ClaimedMr for ClaimedRxeMr {
 
     unsafe fn set_object<T: SlotValue>(&self, object: &Arc<T>) {
         let object = Arc::as_ptr(object) as usize as u64;
-        // SAFETY: By the type invariant, and as the comment of the file says. Pairs with the acquire
-        // in `object()`.
         // INVARIANT: By the safety requirement.
-        unsafe { store_release(&raw mut (*self.private()).page_mask, object) };
+        release_field!(self.page_mask, object);
     }
 
     fn narrow(&self, access: Access) {

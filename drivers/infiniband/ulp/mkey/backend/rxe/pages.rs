@@ -3,7 +3,7 @@
 //! The memory of one of rxe's MRs, of each kind, block by block for the copy (`backend/copy.rs`).
 
 use super::{
-    bindings::{self, rxe_mr, rxe_mr_page},
+    bindings::{self, rxe_mr_page},
     claimed::RxeMr,
 };
 use crate::{
@@ -59,7 +59,7 @@ pub(crate) enum Pages<'a> {
     OnDemand(OnDemand<'a>),
 }
 
-impl Pages<'_> {
+impl<'a> Pages<'a> {
     /// Prepares the memory of `mr`.
     ///
     /// # Safety
@@ -67,7 +67,7 @@ impl Pages<'_> {
     /// `mr` must be an MR of this kind that is neither freed nor mapped to other pages during the
     /// lifetime of the result.
     #[inline]
-    pub(super) unsafe fn new(mr: NonNull<rxe_mr>, kind: Kind) -> Self {
+    pub(super) unsafe fn new(mr: &'a RxeMr, kind: Kind) -> Self {
         match kind {
             Kind::List | Kind::Persistent => {
                 // SAFETY: By the safety requirement.
@@ -77,11 +77,7 @@ impl Pages<'_> {
             Kind::Parts => Self::Parts(unsafe { PageList::new(mr, false) }),
             Kind::All => Self::All,
             // INVARIANT: By the safety requirement. No page is locked.
-            Kind::OnDemand => Self::OnDemand(OnDemand {
-                mr,
-                locked: None,
-                _mr: PhantomData,
-            }),
+            Kind::OnDemand => Self::OnDemand(OnDemand { mr, locked: None }),
         }
     }
 }
@@ -243,8 +239,8 @@ impl<const PARTS: bool> PageList<'_, PARTS> {
     /// `mr` must be an MR with a list, which is neither freed nor mapped to other pages during the
     /// lifetime of the result. The entries must be parts of pages if `PARTS`, and otherwise pages.
     #[inline]
-    unsafe fn new(mr: NonNull<rxe_mr>, is_persistent: bool) -> Self {
-        let mr = mr.as_ptr();
+    unsafe fn new(mr: &RxeMr, is_persistent: bool) -> Self {
+        let mr = mr.private();
         // INVARIANT: By the safety requirement. rxe, and `fill()`, count an entry in `nbuf` when they
         // give it its page. rxe keeps `nbuf` if it cannot allocate another list.
         // SAFETY: By the safety requirement.
@@ -337,9 +333,8 @@ impl Memory for AllMemory {
 /// The MR is not freed during `'a`, and has an `ib_umem_odp`. If there is a page in `locked`, it is
 /// mapped and the MR's `umem_mutex` is held.
 pub(crate) struct OnDemand<'a> {
-    mr: NonNull<rxe_mr>,
+    mr: &'a RxeMr,
     locked: Option<NonNull<u8>>,
-    _mr: PhantomData<&'a ()>,
 }
 
 impl OnDemand<'_> {
@@ -347,7 +342,7 @@ impl OnDemand<'_> {
     fn unlock(&mut self) {
         if let Some(page) = self.locked.take() {
             // SAFETY: By the type invariants.
-            unsafe { bindings::ib_mkey_rxe_odp_unlock(self.mr.as_ptr(), page.as_ptr().cast()) };
+            unsafe { bindings::ib_mkey_rxe_odp_unlock(self.mr.private(), page.as_ptr().cast()) };
         }
     }
 }
@@ -365,7 +360,7 @@ impl Memory for OnDemand<'_> {
         self.unlock();
         let writes = direction == Direction::ToMemory;
         // SAFETY: By the type invariant. The mutex is not held.
-        let page = unsafe { bindings::ib_mkey_rxe_odp_lock(self.mr.as_ptr(), addr, writes) };
+        let page = unsafe { bindings::ib_mkey_rxe_odp_lock(self.mr.private(), addr, writes) };
         let page = NonNull::new(from_err_ptr(page)?.cast()).ok_or(EFAULT)?;
         // INVARIANT: `ib_mkey_rxe_odp_lock()` mapped the page and took the mutex.
         self.locked = Some(page);
