@@ -243,7 +243,7 @@ impl<T: Backing> Export<T> {
         // SAFETY: The operations of a dma-buf never change.
         let other = unsafe { (*(*buffer.as_raw()).ops).release }?;
         // SAFETY: `new()` made all dma-bufs that have this `release`.
-        ptr::fn_addr_eq(other, release).then(|| unsafe { Exported::from_c(buffer.as_raw()) })
+        ptr::fn_addr_eq(other, release).then(|| unsafe { FromC::from_c(buffer.as_raw()) })
     }
 
     /// Returns `true` if `buffer` is an export of this type that was revoked.
@@ -296,14 +296,6 @@ unsafe impl<T: Backing> FromC for &Exported<T> {
 }
 
 impl<T: Backing> Exported<T> {
-    /// # Safety
-    ///
-    /// `raw` must be as the type invariant requires, for `'a`.
-    unsafe fn from_c<'a>(raw: *mut bindings::dma_buf) -> &'a Self {
-        // SAFETY: By the safety requirement.
-        unsafe { FromC::from_c(raw) }
-    }
-
     fn shared(&self) -> Pin<&Shared<T>> {
         // SAFETY: By the type invariant, `new()` has set `priv_`, which never changes.
         unsafe { <Pin<KBox<Shared<T>>> as ForeignOwnable>::borrow((*self.0.as_raw()).priv_) }
@@ -316,6 +308,31 @@ impl<T: Backing> Exported<T> {
     /// `ENODEV` after revocation.
     fn memory(&self) -> Result<Arc<T>> {
         self.shared().memory.lock().clone().ok_or(ENODEV)
+    }
+}
+
+/// A page fault in a mapping that `mmap()` made.
+#[repr(transparent)]
+struct Fault<T: Backing>(bindings::vm_fault, PhantomData<Arc<T>>);
+
+// SAFETY: The pointer is to a page fault in a mapping that `mmap()` made.
+unsafe impl<T: Backing> FromC for &Fault<T> {
+    type C = *mut bindings::vm_fault;
+}
+
+impl<T: Backing> Fault<T> {
+    fn at(&self) -> &bindings::vm_fault__bindgen_ty_1 {
+        &self.0.__bindgen_anon_1
+    }
+
+    /// Returns the number of the page in the dma-buf.
+    fn page(&self) -> usize {
+        self.at().pgoff
+    }
+
+    fn buffer(&self) -> &Exported<T> {
+        // SAFETY: `mmap()` set `vm_private_data`, and the mapping holds the dma-buf.
+        unsafe { FromC::from_c((*self.at().vma).vm_private_data.cast()) }
     }
 }
 
@@ -357,7 +374,8 @@ callbacks! {
     ) -> Result<*mut bindings::sg_table> {
         // SAFETY: The core calls with an attachment to a dma-buf of this type.
         let (buffer, device) = unsafe {
-            (Exported::<T>::from_c((*attachment).dmabuf), (*attachment).dev)
+            let buffer: &Exported<T> = FromC::from_c((*attachment).dmabuf);
+            (buffer, (*attachment).dev)
         };
         let memory = buffer.memory()?;
         // This is the size of the dma-buf.
@@ -436,34 +454,24 @@ callbacks! {
     }
 
     /// Maps a page for a process, in a mapping that `mmap()` made.
-    fn fault(vmf: *mut bindings::vm_fault) -> u32 {
-        // SAFETY: `mmap()` set `vm_private_data`, and the mapping holds the dma-buf.
-        let (vma, page, address, buffer) = unsafe {
-            let at = &(*vmf).__bindgen_anon_1;
-            let buffer = Exported::<T>::from_c((*at.vma).vm_private_data.cast());
-            (at.vma, at.pgoff, at.address, buffer)
-        };
-        let shared = buffer.shared();
+    fn fault(fault: &Fault<T>) -> u32 {
+        let shared = fault.buffer().shared();
         // The lock is held until the page is mapped, so that a revocation after that unmaps it.
         let memory = shared.memory.lock();
-        match shared.page(memory.as_ref(), page) {
+        match shared.page(memory.as_ref(), fault.page()) {
             // SAFETY: The mapping is VM_MIXEDMAP; the page stays allocated while it is mapped.
             Some(page) => unsafe {
-                bindings::vmf_insert_mixed(vma, address, bindings::page_to_pfn(page))
+                let (at, pfn) = (fault.at(), bindings::page_to_pfn(page));
+                bindings::vmf_insert_mixed(at.vma, at.address, pfn)
             },
             None => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
         }
     }
 
     /// Refuses writes to the page that says whether a view is revoked.
-    fn pfn_mkwrite(vmf: *mut bindings::vm_fault) -> u32 {
-        // SAFETY: `mmap()` set `vm_private_data`, and the mapping holds the dma-buf.
-        let (page, buffer) = unsafe {
-            let at = &(*vmf).__bindgen_anon_1;
-            (at.pgoff, Exported::<T>::from_c((*at.vma).vm_private_data.cast()))
-        };
-        match &buffer.shared().view {
-            Some(view) if page < view.pages => 0,
+    fn pfn_mkwrite(fault: &Fault<T>) -> u32 {
+        match &fault.buffer().shared().view {
+            Some(view) if fault.page() < view.pages => 0,
             _ => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
         }
     }
