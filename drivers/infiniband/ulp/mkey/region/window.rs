@@ -15,14 +15,14 @@
 //!
 //! # Locking
 //!
-//! `WindowEntry::bindings` serialises binds and invalidations of a window that was bound to a
+//! The mutex of a `WindowEntry` serialises binds and invalidations of a window that was bound to a
 //! hidden MR, together with rxe's part of them. It is held while sleeping, but not during a wait
 //! for accesses. A thread waits for it without a reference to the window, so
 //! that the deallocation of the window does not wait. The backend therefore looks the window up
 //! again, by its index and address ([`DriverWindow`]).
 //!
 //! `Windows::known` is a spinlock, so that a thread with a low priority does not hold up other
-//! processes of the device. `WindowEntry::bindings` holds up only processes that use the same
+//! processes of the device. The mutex of a `WindowEntry` holds up only processes that use the same
 //! window.
 //!
 //! A window that is not in the table has no hidden MR. Its binds and invalidations take no lock of
@@ -165,51 +165,8 @@ pub(crate) struct EndedBinding {
     region: Arc<Region>,
 }
 
-/// A window that was bound to a hidden MR.
-#[pin_data]
-struct WindowEntry {
-    /// [`None`] once the window was deallocated.
-    #[pin]
-    bindings: Mutex<Option<Bindings>>,
-}
-
-impl WindowEntry {
-    fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                bindings <- new_mutex!(Some(Bindings::default()), "ib_mkey window"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// As for [`Windows::bind`].
-    fn bind(
-        &self,
-        left: &mut ReplacedBinding,
-        bind: impl FnOnce(&mut Bindings, &mut Option<EndedBinding>) -> Result,
-    ) -> Result {
-        let mut bindings = self.bindings.lock();
-        let bindings = (*bindings).as_mut().filter(|bindings| !bindings.closing);
-        bind(bindings.ok_or(EINVAL)?, &mut left.ended)
-    }
-
-    /// As for [`Windows::release`].
-    fn release(&self, left: &mut ReplacedBinding, driver: impl FnOnce() -> Result) -> Result {
-        let mut bindings = self.bindings.lock();
-        // Another window may have the address by now.
-        let bindings = (*bindings).as_mut().ok_or(EINVAL)?;
-        driver()?;
-        left.ended = bindings.clear();
-        Ok(())
-    }
-
-    /// As for [`Windows::replaced`].
-    fn replaced(&self, window: &impl DriverWindow, left: &mut ReplacedBinding) {
-        let mut bindings = self.bindings.lock();
-        left.ended = (*bindings).as_mut().and_then(|of| of.replaced(window));
-    }
-}
+/// The hidden MRs of a window that was bound to one; [`None`] once the window was deallocated.
+type WindowEntry = Mutex<Option<Bindings>>;
 
 /// The binding that a change of a window ended, for the caller to drop without a lock.
 #[derive(Default)]
@@ -229,6 +186,12 @@ impl ReplacedBinding {
         };
         drop(old);
         region.state.retired.wait(timeout)
+    }
+
+    /// Returns the owner of the binding for whose accesses [`Self::wait`] waits; [`None`] if there
+    /// is no such binding.
+    pub(crate) fn owner(&self) -> Option<Arc<Owner>> {
+        self.ended.as_ref()?.old.owner().cloned()
     }
 }
 
@@ -262,7 +225,8 @@ impl Windows {
             return Ok(known);
         }
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let new = WindowEntry::new()?;
+        let new = new_mutex!(Some(Bindings::default()), "ib_mkey window");
+        let new: Arc<WindowEntry> = Arc::pin_init(new, GFP_KERNEL)?;
         // The reference keeps the window from being deallocated, so `forget` is called after the
         // insertion.
         let _held = window.hold().ok_or(EINVAL)?;
@@ -286,7 +250,10 @@ impl Windows {
         left: &mut ReplacedBinding,
         bind: impl FnOnce(&mut Bindings, &mut Option<EndedBinding>) -> Result,
     ) -> Result {
-        self.entry(window)?.bind(left, bind)
+        let entry = self.entry(window)?;
+        let mut bindings = entry.lock();
+        let bindings = (*bindings).as_mut().filter(|bindings| !bindings.closing);
+        bind(bindings.ok_or(EINVAL)?, &mut left.ended)
     }
 
     /// Runs `driver`, which makes the driver bind `window` to one of its own MRs or to nothing, and
@@ -308,13 +275,19 @@ impl Windows {
             self.replaced(window, left);
             return Ok(());
         };
-        known.release(left, driver)
+        let mut bindings = known.lock();
+        // Another window may have the address by now.
+        let bindings = (*bindings).as_mut().ok_or(EINVAL)?;
+        driver()?;
+        left.ended = bindings.clear();
+        Ok(())
     }
 
     /// Takes out the binding of `window` if the driver has replaced it. Sleeps.
     pub(crate) fn replaced(&self, window: &impl DriverWindow, left: &mut ReplacedBinding) {
         if let Some(known) = self.find(window) {
-            known.replaced(window, left);
+            let mut bindings = known.lock();
+            left.ended = (*bindings).as_mut().and_then(|of| of.replaced(window));
         }
     }
 
@@ -330,7 +303,7 @@ impl Windows {
             return Ok(());
         };
         let (ended, hidden) = {
-            let mut bindings = known.bindings.lock();
+            let mut bindings = known.lock();
             let Some(bindings) = (*bindings).as_mut() else {
                 return Ok(());
             };
@@ -349,16 +322,8 @@ impl Windows {
     /// A change of the window that is in progress keeps none of them.
     pub(crate) fn forget(&self, address: usize) -> Option<Bindings> {
         let known = self.known.lock().remove(&address)?;
-        let bindings = known.bindings.lock().take();
+        let bindings = known.lock().take();
         bindings
-    }
-}
-
-impl ReplacedBinding {
-    /// Returns the owner of the binding for whose accesses [`Self::wait`] waits; [`None`] if there
-    /// is no such binding.
-    pub(crate) fn owner(&self) -> Option<Arc<Owner>> {
-        self.ended.as_ref()?.old.owner().cloned()
     }
 }
 
