@@ -80,7 +80,7 @@ build_user() {
 
 # The key covers the files that were built, too.
 user_stamp() { printf '%s/out/.user' "$TOP"; }
-user_sources() { printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${USER_DIRS[@]}" tools/Cargo.toml tools/Cargo.lock tools/bench rust/layout include)"; }
+user_sources() { printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${USER_DIRS[@]}" tools/Cargo.toml tools/Cargo.lock rust/layout include)"; }
 user_is_built() { built_here && [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
 user_is_done() { # SOURCES
 	tree_files out/user >"$(user_stamp).files"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * mkey_bench: measures keys and device memory, and prints records of JSON, one
- * per line, for mkey-bench-report. Both ends of the measured transfers are in
+ * per line, for tools/bench/report. Both ends of the measured transfers are in
  * this process, each on its own device.
  */
 #include <err.h>
