@@ -129,7 +129,7 @@ enum Command {
     /// devices, including keys. Runs rdma(8), which shows lkeys and rkeys only to root.
     ///
     /// JSON: an array of objects with device, max_dm_size, mrs, pools. mrs has device, mrn, mrlen, lkey, rkey,
-    /// pdn, pid, comm.
+    /// pdn, pid, comm. pools has device, class, total, used, high, buffers.
     Ls(ls::Args),
     /// Show what devices have counted
     ///
@@ -160,7 +160,8 @@ enum Command {
     ///
     /// JSON: with LKEY device, lkey, region, referrers, binds_in_progress; without it device and busy, an
     /// array of objects with lkey, bytes, referrers, and binds_in_progress. region and referrers have the
-    /// fields of ls keys; with LKEY, a referrer also has distance, which is 1 for a direct reference.
+    /// fields of ls keys: device, lkey, kind, bytes, entries, max_entries, levels, leaves, pins, pid, comm.
+    /// With LKEY, a referrer also has distance, which is 1 for a direct reference.
     Who(referrers::Args),
     /// Write the man pages of all commands into a directory
     #[command(hide = true)]
