@@ -136,9 +136,9 @@ if [ -n "${MKEY_TEST_QUICK-}" ]; then
 fi
 # shellcheck disable=SC2086 # words
 set -- $scripts
-ktap_set_plan $((29 + $#))
+ktap_set_plan $((28 + $#))
 
-for sample in column header_payload pages kv_gather halo lock dm_counter rebind; do
+for sample in column header_payload pages kv_gather halo dm_counter rebind; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
 done
 export PYTHONPATH="$here/../python/lib" PYTHONDONTWRITEBYTECODE=1
