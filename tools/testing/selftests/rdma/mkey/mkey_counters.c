@@ -305,7 +305,8 @@ FIXTURE_SETUP(rebound)
 		.max_entries = 4,
 	};
 
-	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 4 * PAGE);
+	MKT_OPEN_EXTENDED(self->s.dev);
+	SLOW_TRY(mkt_slow_try(&self->slow, self->s.dev, 4 * PAGE));
 	self->open = true;
 	if (counts_read(&self->before) != COUNTS)
 		SKIP(return, "%s cannot be read", COUNTERS);

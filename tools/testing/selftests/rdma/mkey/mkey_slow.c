@@ -1,17 +1,88 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Changes of a key while an access by it waits for a page. Only a change of the same
- * key waits for the access.
+ * key waits for the access, and a worker of the driver does not wait arbitrarily long.
  * needs: on-demand
  * sets: first long
  */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "raw.h"
-#include "slow_change.h"
+#include "slow_test.h"
+
+/* the offset of the access in its page */
+#define AT 72
+
+enum change { BIND, UNBIND, DEREG };
+
+FIXTURE(slow)
+{
+	struct slow_test t;
+};
+
+FIXTURE_VARIANT(slow)
+{
+	enum change change;
+};
+
+FIXTURE_VARIANT_ADD(slow, bind) { .change = BIND };
+FIXTURE_VARIANT_ADD(slow, unbind) { .change = UNBIND };
+FIXTURE_VARIANT_ADD(slow, dereg) { .change = DEREG };
+
+FIXTURE_SETUP(slow)
+{
+	SLOW_SETUP(&self->t);
+}
+
+FIXTURE_TEARDOWN(slow)
+{
+	EXPECT_EQ(0, slow_test_free(&self->t));
+}
+
+/* a change of @key, for a thread */
+struct slow_change {
+	enum change change;
+	struct ibv_mr *key;
+	struct ibv_sge sge;
+};
+
+static int slow_change(void *arg)
+{
+	struct slow_change *change = arg;
+
+	switch (change->change) {
+	case BIND:
+		return ibv_rereg_mr_sg(change->key, MKT_ACCESS_ALL, 1, &change->sge);
+	case UNBIND:
+		return ibmkey_unbind(change->key);
+	default:
+		return ibv_dereg_mr(change->key);
+	}
+}
+
+/* a change of the key of side 1, to ordinary memory if it is bound */
+static struct slow_change slow_change_to(const struct mkt_setup *s, enum change change)
+{
+	return (struct slow_change) {
+		.change = change,
+		.key = s->key[1],
+		.sge = {
+			.addr = s->plain[1].addr,
+			.length = LENGTH,
+			.lkey = s->plain[1].mr->lkey,
+		},
+	};
+}
+
+/* binds the key of side 1 over page @page, and starts an access that waits for it */
+static const char *slow_begin(struct slow_test *t, enum mkt_op op, unsigned int page)
+{
+	if (slow_bind_to(t->s.key[1], slow_page(t, page) + AT, t->mr[1], MKT_ACCESS_ALL))
+		return "the first bind";
+	return slow_hold(t, op, t->s.key[1]->rkey);
+}
 
 /*
  * A process that removes its own device when it is told to. It is made before
@@ -55,161 +126,150 @@ static bool slow_removes(pid_t pid, int tell)
 }
 
 /*
- * One access by a key over a page that is held back. Meanwhile @change changes
- * the key, and another process removes its device if @removes is set. With
- * @late, the page arrives after the kernel's page walk has given up, which it
- * does when another page is unmapped meanwhile. Returns an error message, or
- * NULL.
+ * What must happen while the change waits. With @late, the page arrives after the kernel's page
+ * walk has given up, which it does when another page is unmapped meanwhile. Another process removes
+ * its device if there is a @remover.
  */
-static const char *slow_round(struct mkt_setup *s, struct mkt_slow *slow,
-			      struct ibv_mr *mr, struct ibv_mr *other,
-			      unsigned int page, enum mkt_op op,
-			      enum change change, bool removes, bool late)
+static const char *slow_meanwhile(struct slow_test *t, struct slow_change *to, pid_t remover,
+				  int tell, bool late)
 {
-	bool atomic = op == MKT_FETCH_ADD;
-	uint8_t *at = slow->map + page * PAGE + AT;
-	uint8_t *sent = (uint8_t *)(uintptr_t)s->plain[0].addr;
-	uint8_t *now = (uint8_t *)(uintptr_t)s->plain[1].addr;
-	struct slow_change to = {
-		.change = change,
-		.key = s->key[1],
-		.sge = {
-			.addr = s->plain[1].addr,
-			.length = LENGTH,
-			.lkey = s->plain[1].mr->lkey,
-		},
-	};
-	struct mkt_wr wr = slow_wr(s, op, 0, s->key[1]->rkey);
-	struct slow_thread thread;
-	const char *wrong = NULL;
-	uint8_t before[LENGTH];
-	struct ibv_wc wc;
-	uint64_t word;
-	unsigned int i;
-	pid_t remover = 0;
-	int tell, err;
+	struct slow_thread *thread = &t->thread[0];
 
-	if (atomic) {
-		wr.sge[0].length = 8;
-		wr.swap_add = 3;
-	}
-	if (slow_bind_to(s->key[1], (uintptr_t)at, mr, MKT_ACCESS_ALL))
-		return "the first bind";
-	mkt_rand_bytes(&s->rng, sent, LENGTH);
-	memcpy(before, now, LENGTH);
-	if (slow_thread_create(&thread))
-		return "a thread";
-	if (removes)
-		remover = slow_remover(&tell);
-	if (remover < 0)
-		return "a process";
-	mkt_slow_hold(slow, true);
-	if (mkt_post_send(&s->pair.end[0], &wr, 1))
-		wrong = "the post";
-	else if (mkt_slow_wait(slow, 1))
-		wrong = ibv_poll_cq(s->pair.end[0].cq, 1, &wc) == 1 ?
-			ibv_wc_status_str(wc.status) :
-			"the access: it neither waits for a page nor ends";
-	slow_run(&thread, slow_change, &to);
-	if (!wrong && slow_is_done(&thread, late ? 1500 : 500))
-		wrong = "the change: it did not wait";
+	if (slow_returns(thread, late ? 1500 : 500))
+		return "the change: it did not wait";
 	/* as the kernel itself does, to move pages or to find those in use */
-	if (!wrong && late &&
-	    madvise(slow->map + slow->size - PAGE, PAGE, MADV_DONTNEED))
-		wrong = "another page";
+	if (late && madvise(t->slow.map + t->slow.size - PAGE, PAGE, MADV_DONTNEED))
+		return "another page";
 	/* no other process has to wait */
-	if (!wrong && (ibv_rereg_mr_sg(other, MKT_ACCESS_ALL, 1, &to.sge) ||
-		       ibmkey_unbind(other)))
-		wrong = "another key";
-	if (!wrong && removes && !slow_removes(remover, tell))
-		wrong = "another device: it is not removed";
-	if (!wrong && !atomic_load(&thread.running))
-		wrong = "the change: it waited for another key's";
-	mkt_slow_hold(slow, false);
-	if (removes)
-		close(tell);
-	if (removes && wrong)
-		waitpid(remover, NULL, 0);
-	err = slow_join(&thread);
-	slow_thread_end(&thread);
-	if (wrong)
-		return wrong;
-	if (err)
-		return strerror(err);
-	if (mkt_poll(&s->pair.end[0], &wc) || wc.status != IBV_WC_SUCCESS)
-		return "the access";
-	/* the whole access used the binding that it began with */
+	if (ibv_rereg_mr_sg(t->unused, MKT_ACCESS_ALL, 1, &to->sge) || ibmkey_unbind(t->unused))
+		return "another key";
+	if (remover && !slow_removes(remover, tell))
+		return "another device: it is not removed";
+	return atomic_load(&thread->running) ? NULL : "the change: it waited for another key's";
+}
+
+/* the bytes after the access, which used the binding that it began with */
+static const char *slow_bytes(struct slow_test *t, enum mkt_op op, unsigned int page,
+			      const uint8_t *before)
+{
+	const uint8_t *at = (const uint8_t *)(uintptr_t)slow_page(t, page) + AT;
+	const uint8_t *sent = (const uint8_t *)(uintptr_t)t->s.plain[0].addr;
+	unsigned int i;
+	uint64_t word;
+
 	switch (op) {
 	case MKT_WRITE:
 		if (memcmp(at, sent, LENGTH))
-			wrong = "what was written";
+			return "what was written";
 		break;
 	case MKT_READ:
 		for (i = 0; i < LENGTH; i++)
 			if (sent[i])
-				wrong = "what was read";
+				return "what was read";
 		break;
 	default:
 		memcpy(&word, at, sizeof(word));
 		if (word != 3)
-			wrong = "what was added";
+			return "what was added";
 	}
-	if (memcmp(now, before, LENGTH))
-		wrong = "what is bound now: it was written";
-	return wrong;
+	return memcmp((const void *)(uintptr_t)t->s.plain[1].addr, before, LENGTH) ?
+	       "what is bound now: it was written" : NULL;
 }
 
-static void slow_rounds(struct __test_metadata *_metadata,
-			FIXTURE_DATA(slow) *self, enum mkt_op op,
+/*
+ * One access by a key over a page that is held back. Meanwhile @change changes
+ * the key, and another process removes its device if @removes is set. Returns an
+ * error message, or NULL.
+ */
+static const char *slow_round(struct slow_test *t, unsigned int page, enum mkt_op op,
+			      enum change change, bool removes, bool late)
+{
+	struct slow_change to = slow_change_to(&t->s, change);
+	uint8_t before[LENGTH];
+	const char *wrong;
+	pid_t remover = 0;
+	int tell = -1, err;
+
+	mkt_rand_bytes(&t->s.rng, (void *)(uintptr_t)t->s.plain[0].addr, LENGTH);
+	memcpy(before, (const void *)(uintptr_t)t->s.plain[1].addr, LENGTH);
+	if (removes)
+		remover = slow_remover(&tell);
+	if (remover < 0)
+		return "a process";
+	wrong = slow_begin(t, op, page);
+	slow_run(&t->thread[0], slow_change, &to);
+	wrong = wrong ?: slow_meanwhile(t, &to, remover, tell, late);
+	mkt_slow_hold(&t->slow, false);
+	if (removes)
+		close(tell);
+	if (removes && wrong)
+		waitpid(remover, NULL, 0);
+	err = slow_join(&t->thread[0]);
+	if (change == DEREG)
+		t->s.key[1] = NULL;
+	if (wrong)
+		return wrong;
+	if (err)
+		return strerror(err);
+	if (slow_status(&t->s.pair.end[0], 1) != IBV_WC_SUCCESS)
+		return "the access";
+	return slow_bytes(t, op, page, before);
+}
+
+static void slow_rounds(struct __test_metadata *_metadata, struct slow_test *t, enum mkt_op op,
 			enum change change)
 {
 	unsigned int i, rounds = change == DEREG || mkt_quick() ? 1 : 3;
 	/* the debug kernel takes half a minute to remove a device */
 	bool removes = !mkt_quick() ||
 		       (change == DEREG && (op == MKT_WRITE || mkt_quick() == 1));
+	const char *wrong = NULL;
 
-	for (i = 0; i < rounds; i++) {
-		const char *wrong = slow_round(&self->s, &self->slow, self->mr,
-					       self->other, 8 + i, op, change,
-					       removes && !i, !i);
-
-		if (change == DEREG)
-			self->s.key[1] = NULL;
-		if (wrong) {
-			TH_LOG("%s", wrong);
-			ASSERT_EQ(NULL, wrong);
-		}
-	}
+	for (i = 0; i < rounds && !wrong; i++)
+		wrong = slow_round(t, 8 + i, op, change, removes && !i, !i);
+	SLOW_EXPECT(wrong);
 }
 
 TEST_F(slow, write)
 {
-	slow_rounds(_metadata, self, MKT_WRITE, variant->change);
+	slow_rounds(_metadata, &self->t, MKT_WRITE, variant->change);
 }
 
 TEST_F(slow, read)
 {
-	slow_rounds(_metadata, self, MKT_READ, variant->change);
+	slow_rounds(_metadata, &self->t, MKT_READ, variant->change);
 }
 
 TEST_F(slow, atomic)
 {
-	slow_rounds(_metadata, self, MKT_FETCH_ADD, variant->change);
+	slow_rounds(_metadata, &self->t, MKT_FETCH_ADD, variant->change);
+}
+
+/* waits until the old binding has been replaced, which is before the access ends */
+static const char *slow_replaced(struct ibv_mr *key)
+{
+	struct ibmkey_info info = { .length = LENGTH };
+	unsigned int i;
+
+	for (i = 0; info.length == LENGTH; i++) {
+		usleep(1000);
+		if (i > MKT_STALL_PAUSES || ibmkey_query(key, &info))
+			return "the change: it does not begin";
+	}
+	return NULL;
 }
 
 /* a process that waits for an access can be killed */
 TEST_F(slow, killed)
 {
-	struct mkt_setup *s = &self->s;
+	struct mkt_setup *s = &self->t.s;
 	struct ib_uverbs_mkey_sge sge = {
 		.addr = s->plain[1].addr,
 		.length = LENGTH / 2,
 		.lkey = s->plain[1].mr->lkey,
 	};
 	struct ib_uverbs_mkey_bind bind = mkt_raw_list(MKT_ACCESS_ALL, &sge, 1);
-	struct ibmkey_info info = { .length = LENGTH };
 	struct mkt_ioctl cmd;
-	struct ibv_wc wc = {};
 	const char *wrong;
 	unsigned int i;
 	int fd[2], status = 0;
@@ -232,15 +292,10 @@ TEST_F(slow, killed)
 		_exit(0);
 	}
 	close(fd[0]);
-	wrong = slow_begin(s, &self->slow, self->mr, 24);
+	wrong = slow_begin(&self->t, MKT_WRITE, 24);
 	if (!wrong && write(fd[1], "", 1) != 1)
 		wrong = "the pipe";
-	/* the old binding has been replaced already */
-	for (i = 0; !wrong && info.length == LENGTH; i++) {
-		usleep(1000);
-		if (i > MKT_STALL_PAUSES || ibmkey_query(s->key[1], &info))
-			wrong = "the change: it does not begin";
-	}
+	wrong = wrong ?: slow_replaced(s->key[1]);
 	if (!wrong && waitpid(pid, &status, WNOHANG))
 		wrong = "the change: it did not wait";
 	kill(pid, SIGKILL);
@@ -248,49 +303,192 @@ TEST_F(slow, killed)
 		gone = waitpid(pid, &status, WNOHANG);
 		usleep(1000);
 	}
-	mkt_slow_hold(&self->slow, false);
+	mkt_slow_hold(&self->t.slow, false);
 	EXPECT_EQ(pid, gone);
 	if (!gone)
 		waitpid(pid, &status, 0);
 	close(fd[1]);
-	EXPECT_EQ(NULL, wrong)
-	{
-		TH_LOG("%s", wrong);
-	}
-	EXPECT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
-	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	SLOW_EXPECT(wrong);
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&s->pair.end[0], 1));
 	/* the next change has waited for the access, and its leaf is released */
 	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
-	EXPECT_EQ(0, ibv_dereg_mr(self->mr));
-	self->mr = NULL;
+	EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
 }
 
-/* A process that maps the device of an earlier test keeps it. The next test gets another one. */
-TEST(device_of_an_earlier_test)
+/* a worker of the driver, which executes a LOCAL_INV, does not wait arbitrarily long for a page */
+TEST_F(slow, worker)
 {
-	struct mkt_slow old, slow;
-	int fd[2], err;
-	pid_t pid;
-	char c;
+	struct mkt_setup *s = &self->t.s;
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
+	struct slow_change to = slow_change_to(s, variant->change);
+	struct ibmkey_info info = {};
+	const char *wrong;
+	int err = 0, status = IBV_WC_SUCCESS, changed;
 
-	err = mkt_slow_open(&old, PAGE);
-	if (err == ENOENT || err == ENXIO)
-		SKIP(return, "no network block devices");
-	ASSERT_EQ(0, err);
-	ASSERT_EQ(0, pipe(fd));
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid) {
-		close(fd[1]);
-		_exit(read(fd[0], &c, 1));
+	wrong = slow_begin(&self->t, MKT_WRITE, 20);
+	if (!wrong) {
+		err = mkt_post_send(&s->pair.end[1], &inv, 1);
+		status = slow_status(&s->pair.end[1], 1);
+		err = err ?: ibmkey_query(s->key[1], &info);
 	}
-	close(fd[0]);
-	mkt_slow_close(&old);
-	ASSERT_EQ(0, mkt_slow_open(&slow, PAGE));
-	EXPECT_EQ(1, pread(slow.fd, &c, 1, 0));
-	mkt_slow_close(&slow);
-	close(fd[1]);
-	EXPECT_EQ(pid, waitpid(pid, NULL, 0));
+	/* all later changes wait for the access */
+	slow_run(&self->t.thread[0], slow_change, &to);
+	if (!wrong && slow_returns(&self->t.thread[0], 500))
+		wrong = "the change: it did not wait";
+	else if (!wrong && ibv_rereg_mr_sg(self->t.unused, MKT_ACCESS_ALL, 1, &to.sge))
+		wrong = "another key";
+	mkt_slow_hold(&self->t.slow, false);
+	changed = slow_join(&self->t.thread[0]);
+	if (variant->change == DEREG)
+		s->key[1] = NULL;
+	SLOW_EXPECT(wrong);
+	EXPECT_EQ(0, err);
+	EXPECT_LT(IBV_WC_SUCCESS, status);
+	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
+	EXPECT_EQ(0, changed);
+	/* the leaf has been released */
+	if (variant->change != BIND) {
+		EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
+	}
+	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
+}
+
+/* the same without variants */
+FIXTURE(slow_once)
+{
+	struct slow_test t;
+};
+
+FIXTURE_SETUP(slow_once)
+{
+	SLOW_SETUP(&self->t);
+}
+
+FIXTURE_TEARDOWN(slow_once)
+{
+	EXPECT_EQ(0, slow_test_free(&self->t));
+}
+
+/*
+ * makes queue pairs of side 1 that are connected to themselves, before any page is
+ * held back
+ */
+static int slow_queue_pairs(struct mkt_setup *s, struct mkt_qp *qp, unsigned int count)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < count && !err; i++) {
+		struct mkt_peer self;
+
+		err = mkt_qp_create(&qp[i], &s->dev[1], 0);
+		if (!err) {
+			mkt_qp_self(&qp[i], &self);
+			err = mkt_qp_connect(&qp[i], &self, IBV_MTU_1024);
+		}
+	}
+	return err;
+}
+
+/*
+ * Returns a message if an access or another key is disturbed while @count queue
+ * pairs invalidate a key whose access waits for a page.
+ */
+static const char *slow_others(struct slow_test *t, struct mkt_qp *qp, unsigned int count)
+{
+	struct mkt_setup *s = &t->s;
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
+	struct mkt_wr wr = slow_wr(s, MKT_WRITE, s->plain[1].addr, s->plain[1].mr->rkey);
+	struct slow_change to = slow_change_to(s, BIND);
+	struct ibmkey_info info = {};
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		if (mkt_post_send(&qp[i], &inv, 1))
+			return "the post of an invalidation";
+	if (mkt_status(&t->other, 0, &wr) != IBV_WC_SUCCESS)
+		return "another queue pair";
+	if (ibv_rereg_mr_sg(t->unused, MKT_ACCESS_ALL, 1, &to.sge) || ibmkey_unbind(t->unused))
+		return "another key";
+	for (i = 0; i < count; i++)
+		if (slow_status(&qp[i], 1) <= IBV_WC_SUCCESS)
+			return "an invalidation: it did not end in an error";
+	if (ibmkey_query(s->key[1], &info) || info.kind != IBMKEY_UNBOUND)
+		return "the key: it is bound";
+	return NULL;
+}
+
+/*
+ * More invalidations than the driver has workers, of a key whose access waits for
+ * a page: they end before the page arrives, and delay no other queue pair.
+ */
+TEST_F(slow_once, workers)
+{
+	unsigned int i, count = mkt_scale(2100, 300);
+	struct mkt_setup *s = &self->t.s;
+	struct mkt_qp *qp;
+	const char *wrong;
+
+	qp = calloc(count, sizeof(*qp));
+	ASSERT_NE(NULL, qp);
+	ASSERT_EQ(0, slow_queue_pairs(s, qp, count));
+	wrong = slow_begin(&self->t, MKT_WRITE, 28) ?: slow_others(&self->t, qp, count);
+	mkt_slow_hold(&self->t.slow, false);
+	SLOW_EXPECT(wrong);
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&s->pair.end[0], 1));
+	for (i = 0; i < count; i++)
+		mkt_qp_destroy(&qp[i]);
+	free(qp);
+	/* nothing is left of these */
+	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
+	EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
+}
+
+static int slow_dealloc_later(void *mw)
+{
+	/* the invalidation waits now */
+	usleep(PAUSE);
+	return ibv_dealloc_mw(mw);
+}
+
+/*
+ * A memory window is invalidated and deallocated while an access through it waits for a page. The
+ * worker that invalidates the window waits for a limited time; the deallocation waits for the
+ * access.
+ */
+TEST_F(slow_once, dealloc_of_a_window_during_an_invalidation)
+{
+	unsigned int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	struct slow_thread *thread = &self->t.thread[0];
+	struct mkt_setup *s = &self->t.s;
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
+	int status = IBV_WC_SUCCESS, deallocated;
+	bool waits = false;
+	const char *wrong;
+	struct ibv_mw *mw;
+
+	mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
+	ASSERT_NE(NULL, mw);
+	ASSERT_EQ(0, slow_bind_to(s->key[1], slow_page(&self->t, 0), self->t.mr[1],
+				  MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
+	ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], mw, s->key[1], 0, LENGTH, remote));
+	inv.rkey = mw->rkey;
+	wrong = slow_hold(&self->t, MKT_WRITE, mw->rkey);
+	if (!wrong && mkt_post_send(&s->pair.end[1], &inv, 1))
+		wrong = "the post of the invalidation";
+	slow_run(thread, slow_dealloc_later, mw);
+	if (!wrong) {
+		/* the page is still held back */
+		status = slow_status(&s->pair.end[1], 1);
+		waits = atomic_load(&thread->running);
+	}
+	mkt_slow_hold(&self->t.slow, false);
+	deallocated = slow_join(thread);
+	SLOW_EXPECT(wrong);
+	EXPECT_LT(IBV_WC_SUCCESS, status);
+	EXPECT_TRUE(waits);
+	EXPECT_EQ(0, deallocated);
+	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
 }
 
 TEST_HARNESS_MAIN

@@ -1,24 +1,115 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Requests that bind keys while an access waits for a page: what waits for what.
- * needs: on-demand
+ * subject: Requests that bind and invalidate keys while an access waits for a page: what waits
+ * for what, what is executed once, and what is left if the queue pair or the process goes.
+ * needs: on-demand kprobes netem
  */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include "calls.h"
 #include "raw.h"
-#include "slow_request.h"
+#include "slow_test.h"
+
+#define OLD 64		/* bytes of the layout that a test begins with */
+#define NEW 128		/* of the one that a request binds */
+
+FIXTURE(slow_request)
+{
+	struct slow_test t;
+};
+
+FIXTURE_SETUP(slow_request)
+{
+	SLOW_SETUP(&self->t);
+}
+
+FIXTURE_TEARDOWN(slow_request)
+{
+	EXPECT_EQ(0, slow_test_free(&self->t));
+}
+
+/* @length bytes of ordinary memory of side 0 */
+static struct ibmkey_range slow_plain(struct slow_test *t, uint64_t length)
+{
+	return slow_range(t->s.plain[0].addr, length, t->s.plain[0].mr);
+}
+
+/* binds @key to a range of side 0 */
+static int slow_bind_range(struct ibv_mr *key, struct ibmkey_range range)
+{
+	return ibmkey_bind_list(key, MKT_ACCESS_ALL, 1, &range);
+}
+
+/* a request that binds the key to @range */
+static struct ibmkey_wr slow_bind(struct slow_test *t, struct ibmkey_range range)
+{
+	struct ibmkey_bind bind = {
+		.kind = IBMKEY_LIST,
+		.num_entries = 1,
+		.ranges = &range,
+	};
+
+	t->text.length = ibmkey_describe(&bind, t->text.text, t->text.room);
+	return mkt_request_wr(&t->text, t->s.key[0]);
+}
+
+static int slow_post_bind(struct mkt_qp *qp, const struct ibmkey_wr *wr, uint64_t wr_id)
+{
+	return ibmkey_post_bind(qp->qp, wr, wr_id, IBV_SEND_SIGNALED);
+}
+
+/* the length of the key's layout */
+static uint64_t slow_bound(struct slow_test *t)
+{
+	struct ibmkey_info info = {};
+
+	return ibmkey_query(t->s.key[0], &info) ? UINT64_MAX : info.length;
+}
+
+/* posts a WRITE of side @side to the bytes from @addr on of @rkey */
+static int slow_write(struct slow_test *t, struct mkt_pair *pair, unsigned int side, uint64_t addr,
+		      uint32_t rkey)
+{
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = {
+			.addr = t->s.plain[side].addr + PAGE,
+			.length = 8,
+			.lkey = t->s.plain[side].mr->lkey,
+		},
+		.num_sge = 1,
+		.remote_addr = addr,
+		.rkey = rkey,
+	};
+
+	return mkt_post_send(&pair->end[side], &wr, 1);
+}
+
+/* posts a WRITE on the first queue of side 0 that does not complete before a page is there */
+static int slow_start(struct slow_test *t)
+{
+	mkt_slow_hold(&t->slow, true);
+	return slow_write(t, &t->s.pair, 0, slow_page(t, 0), t->mr[1]->rkey) ?:
+	       mkt_slow_wait(&t->slow, 1);
+}
 
 /* a request does not wait for earlier ones if the key is not bound: none of them uses it */
 TEST_F(slow_request, binds_an_unbound_key_at_once)
 {
-	struct mkt_qp *qp = &self->s.pair.end[0];
-	struct ibmkey_wr wr = slow_bind(self, slow_plain(self, NEW));
+	struct slow_test *t = &self->t;
+	struct mkt_qp *qp = &t->s.pair.end[0];
+	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
 	unsigned int tries;
 
-	ASSERT_EQ(0, slow_begin(self));
-	EXPECT_EQ(0, ibmkey_post_bind(qp->qp, &wr, 2, IBV_SEND_SIGNALED));
-	for (tries = 0; tries < MKT_STALL_PAUSES && slow_bound(self) != NEW; tries++)
+	ASSERT_EQ(0, slow_start(t));
+	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
+	for (tries = 0; tries < MKT_STALL_PAUSES && slow_bound(t) != NEW; tries++)
 		usleep(1000);
-	EXPECT_EQ(NEW, slow_bound(self));
-	mkt_slow_hold(&self->slow, false);
+	EXPECT_EQ(NEW, slow_bound(t));
+	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 2));
 }
@@ -26,19 +117,19 @@ TEST_F(slow_request, binds_an_unbound_key_at_once)
 /* an earlier request that is repeated uses the old layout again */
 TEST_F(slow_request, rebinds_after_earlier_requests)
 {
-	struct mkt_qp *qp = &self->s.pair.end[0];
-	struct ibmkey_range old = slow_plain(self, OLD);
-	struct ibmkey_wr wr = slow_bind(self, slow_plain(self, NEW));
+	struct slow_test *t = &self->t;
+	struct mkt_qp *qp = &t->s.pair.end[0];
+	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
 
-	ASSERT_EQ(0, ibmkey_bind_list(self->key, MKT_ACCESS_ALL, 1, &old));
-	ASSERT_EQ(0, slow_begin(self));
-	EXPECT_EQ(0, ibmkey_post_bind(qp->qp, &wr, 2, IBV_SEND_SIGNALED));
+	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
+	ASSERT_EQ(0, slow_start(t));
+	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
 	usleep(PAUSE);
-	EXPECT_EQ(OLD, slow_bound(self));
-	mkt_slow_hold(&self->slow, false);
+	EXPECT_EQ(OLD, slow_bound(t));
+	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 2));
-	EXPECT_EQ(NEW, slow_bound(self));
+	EXPECT_EQ(NEW, slow_bound(t));
 }
 
 /*
@@ -47,31 +138,32 @@ TEST_F(slow_request, rebinds_after_earlier_requests)
  */
 TEST_F(slow_request, old_bindings_share_one_deadline)
 {
-	struct mkt_pair *pair[2] = { &self->s.pair, &self->other };
+	struct slow_test *t = &self->t;
+	struct mkt_pair *pair[2] = { &t->s.pair, &t->other };
 	struct ibmkey_wr wr;
 	unsigned int i;
 	int err = 0;
 
-	mkt_slow_hold(&self->slow, true);
+	mkt_slow_hold(&t->slow, true);
 	for (i = 0; i < 2 && !err; i++) {
-		wr = slow_bind(self, slow_range((uintptr_t)self->slow.map + i * PAGE, OLD,
-						self->mr[0]));
-		err = mkt_request_status(&self->other.end[0], &wr) ?:
-		      slow_write(self, pair[i], 1, 0, self->key->rkey) ?:
-		      mkt_slow_wait(&self->slow, i + 1);
+		wr = slow_bind(t, slow_range(slow_page(t, i), OLD,
+						t->mr[0]));
+		err = mkt_request_status(&t->other.end[0], &wr) ?:
+		      slow_write(t, pair[i], 1, 0, t->s.key[0]->rkey) ?:
+		      mkt_slow_wait(&t->slow, i + 1);
 	}
 	ASSERT_EQ(0, err);
-	wr = slow_bind(self, slow_plain(self, NEW));
-	EXPECT_EQ(0, mkt_request_status(&self->other.end[0], &wr));
-	slow_run(&self->thread[0], slow_dereg, self->mr[0]);
+	wr = slow_bind(t, slow_plain(t, NEW));
+	EXPECT_EQ(0, mkt_request_status(&t->other.end[0], &wr));
+	slow_run(&t->thread[0], slow_dereg, t->mr[0]);
 	usleep(1000000);
-	mkt_slow_pass(&self->slow);
+	mkt_slow_pass(&t->slow);
 	usleep(1500000);
-	mkt_slow_hold(&self->slow, false);
-	err = slow_join(&self->thread[0]);
+	mkt_slow_hold(&t->slow, false);
+	err = slow_join(&t->thread[0]);
 	EXPECT_EQ(EBUSY, err);
 	if (!err)
-		self->mr[0] = NULL;
+		t->mr[0] = NULL;
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&pair[i]->end[1], 1));
 	}
@@ -94,19 +186,19 @@ static int slow_unbind(void *arg)
  * Binds the key over byte @at of @low, lets a WRITE through it wait, and binds it to other
  * memory. @waiting WRITEs wait then.
  */
-static int slow_replace(FIXTURE_DATA(slow_request) *self, struct mkt_pair *pair,
+static int slow_replace(struct slow_test *t, struct mkt_pair *pair,
 			const struct ibv_mr *low, uint64_t at, unsigned int waiting)
 {
-	struct ibmkey_wr wr = slow_bind(self, slow_range(at, OLD, low));
+	struct ibmkey_wr wr = slow_bind(t, slow_range(at, OLD, low));
 	int err;
 
-	err = mkt_request_status(&self->other.end[0], &wr) ?:
-	      slow_write(self, pair, 1, 0, self->key->rkey) ?:
-	      mkt_slow_wait(&self->slow, waiting);
+	err = mkt_request_status(&t->other.end[0], &wr) ?:
+	      slow_write(t, pair, 1, 0, t->s.key[0]->rkey) ?:
+	      mkt_slow_wait(&t->slow, waiting);
 	if (err)
 		return err;
-	wr = slow_bind(self, slow_plain(self, NEW));
-	return mkt_request_status(&self->other.end[0], &wr);
+	wr = slow_bind(t, slow_plain(t, NEW));
+	return mkt_request_status(&t->other.end[0], &wr);
 }
 
 /*
@@ -116,32 +208,31 @@ static int slow_replace(FIXTURE_DATA(slow_request) *self, struct mkt_pair *pair,
  */
 TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 {
-	struct mkt_pair *pair[2] = { &self->s.pair, &self->other };
-	struct ibv_mr *low = ibmkey_alloc(self->s.dev[0].pd, 1);
-	struct ibv_mr *holder = ibmkey_alloc(self->s.dev[0].pd, 1);
+	struct slow_test *t = &self->t;
+	struct mkt_pair *pair[2] = { &t->s.pair, &t->other };
+	struct ibv_mr *low = ibmkey_alloc(t->s.dev[0].pd, 1);
+	struct ibv_mr *holder = ibmkey_alloc(t->s.dev[0].pd, 1);
 	struct ibmkey_range range;
-	struct slow_thread *thread = &self->thread[0];
-	unsigned int tries, i;
+	struct slow_thread *thread = &t->thread[0];
+	unsigned int i;
 
 	ASSERT_NE(NULL, low);
 	ASSERT_NE(NULL, holder);
-	range = slow_range((uintptr_t)self->slow.map, 2 * PAGE, self->mr[0]);
-	ASSERT_EQ(0, ibmkey_bind_list(low, MKT_ACCESS_ALL, 1, &range));
+	range = slow_range(slow_page(t, 0), 2 * PAGE, t->mr[0]);
+	ASSERT_EQ(0, slow_bind_range(low, range));
 	range = slow_range(0, OLD, low);
-	ASSERT_EQ(0, ibmkey_bind_list(holder, MKT_ACCESS_ALL, 1, &range));
-	mkt_slow_hold(&self->slow, true);
-	ASSERT_EQ(0, slow_replace(self, pair[0], low, 0, 1));
+	ASSERT_EQ(0, slow_bind_range(holder, range));
+	mkt_slow_hold(&t->slow, true);
+	ASSERT_EQ(0, slow_replace(t, pair[0], low, 0, 1));
 	EXPECT_EQ(EBUSY, slow_unbind(low));
 	EXPECT_EQ(0, slow_unbind(holder));
 	slow_run(thread, slow_unbind, low);
 	/* it waits for the binding that has been replaced */
 	EXPECT_TRUE(slow_sleeps(thread));
-	EXPECT_EQ(0, slow_replace(self, pair[1], low, PAGE, 2));
-	mkt_slow_pass(&self->slow);
-	for (tries = 0; tries < MKT_STALL_PAUSES && atomic_load(&thread->running); tries++)
-		usleep(1000);
-	EXPECT_FALSE(atomic_load(&thread->running));
-	mkt_slow_hold(&self->slow, false);
+	EXPECT_EQ(0, slow_replace(t, pair[1], low, PAGE, 2));
+	mkt_slow_pass(&t->slow);
+	EXPECT_TRUE(slow_returns(thread, MKT_STALL_PAUSES));
+	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(EBUSY, slow_join(thread));
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&pair[i]->end[1], 1));
@@ -156,19 +247,20 @@ TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
  */
 TEST_F(slow_request, a_bind_of_several_drops_all_old_bindings)
 {
-	struct mkt_pair *pair[2] = { &self->s.pair, &self->other };
-	struct ibmkey_range range = slow_plain(self, NEW);
+	struct slow_test *t = &self->t;
+	struct mkt_pair *pair[2] = { &t->s.pair, &t->other };
+	struct ibmkey_range range = slow_plain(t, NEW);
 	struct ibmkey_bind bind[2];
 	struct ibv_mr *low[2];
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		struct ibmkey_range page = slow_range((uintptr_t)self->slow.map + i * PAGE, PAGE,
-						      self->mr[0]);
+		struct ibmkey_range page = slow_range(slow_page(t, i), PAGE,
+						      t->mr[0]);
 
-		low[i] = ibmkey_alloc(self->s.dev[0].pd, 1);
+		low[i] = ibmkey_alloc(t->s.dev[0].pd, 1);
 		ASSERT_NE(NULL, low[i]);
-		ASSERT_EQ(0, ibmkey_bind_list(low[i], MKT_ACCESS_ALL, 1, &page));
+		ASSERT_EQ(0, slow_bind_range(low[i], page));
 		bind[i] = (struct ibmkey_bind) {
 			.mkey = low[i],
 			.kind = IBMKEY_LIST,
@@ -178,11 +270,11 @@ TEST_F(slow_request, a_bind_of_several_drops_all_old_bindings)
 		};
 	}
 	/* the accesses keep the old bindings until then, and ib_mkey keeps them longer */
-	mkt_slow_hold(&self->slow, true);
+	mkt_slow_hold(&t->slow, true);
 	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, slow_replace(self, pair[i], low[i], 0, i + 1));
+		ASSERT_EQ(0, slow_replace(t, pair[i], low[i], 0, i + 1));
 	}
-	mkt_slow_hold(&self->slow, false);
+	mkt_slow_hold(&t->slow, false);
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&pair[i]->end[1], 1));
 	}
@@ -190,6 +282,461 @@ TEST_F(slow_request, a_bind_of_several_drops_all_old_bindings)
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(0, ibv_dereg_mr(low[i]));
 	}
+}
+
+/* what becomes of a queue pair that has a request to bind a key */
+enum end { TO_ERR, TO_RESET, DESTROYED };
+
+/* ends the wait of all accesses, soon */
+static int slow_release(void *slow)
+{
+	usleep(2 * PAUSE);
+	mkt_slow_hold(slow, false);
+	return 0;
+}
+
+/*
+ * Ends the use of a queue pair, and then the wait of all accesses. The library unmaps the queue of
+ * a queue pair that is destroyed: that call returns after the accesses.
+ */
+static int slow_end(struct slow_test *t, struct mkt_qp *qp, enum end end)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = end == TO_ERR ? IBV_QPS_ERR : IBV_QPS_RESET,
+	};
+	int err;
+
+	slow_run(&t->thread[1], slow_release, &t->slow);
+	if (end == DESTROYED) {
+		err = ibv_destroy_qp(qp->qp);
+		qp->qp = NULL;
+	} else {
+		err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+	}
+	slow_join(&t->thread[1]);
+	return err;
+}
+
+/* A request that has not begun is flushed, or forgotten with its queue. It binds nothing. */
+TEST_F(slow_request, queue_ends_before_a_request)
+{
+	struct slow_test *t = &self->t;
+	struct mkt_qp *qp = &t->s.pair.end[0];
+	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
+	enum end end;
+
+	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
+	for (end = TO_ERR; end <= DESTROYED; end++) {
+		/* each time another page */
+		mkt_slow_hold(&t->slow, true);
+		ASSERT_EQ(0, slow_write(t, &t->s.pair, 0,
+					slow_page(t, end),
+					t->mr[1]->rkey));
+		ASSERT_EQ(0, mkt_slow_wait(&t->slow, 1));
+		EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
+		EXPECT_EQ(0, slow_end(t, qp, end));
+		if (end == TO_ERR) {
+			EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, slow_status(qp, 1));
+			EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, slow_status(qp, 2));
+		}
+		EXPECT_EQ(OLD, slow_bound(t));
+		if (end != DESTROYED) {
+			ASSERT_EQ(0, mkt_pair_recover(&t->s.pair));
+		}
+		EXPECT_EQ(OLD, slow_bound(t));
+	}
+	/* the key can still be bound by another queue */
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&t->other.end[0], &wr));
+	EXPECT_EQ(NEW, slow_bound(t));
+}
+
+/* A queue that is drained executes no further request, until it sends again. */
+TEST_F(slow_request, drained_queue)
+{
+	struct slow_test *t = &self->t;
+	struct mkt_qp *qp = &t->s.pair.end[0];
+	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	unsigned int tries;
+	int err = EAGAIN;
+
+	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
+	ASSERT_EQ(0, slow_start(t));
+	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
+	EXPECT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE));
+	mkt_slow_hold(&t->slow, false);
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
+	usleep(PAUSE);
+	EXPECT_EQ(OLD, slow_bound(t));
+	attr.qp_state = IBV_QPS_RTS;
+	for (tries = 0; tries < MKT_STALL_PAUSES && err; tries++) {
+		usleep(1000);
+		err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+	}
+	EXPECT_EQ(0, err);
+	/* rxe looks at the queue again when a request is posted */
+	EXPECT_EQ(0, slow_post_bind(qp, &wr, 3));
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 2));
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 3));
+	EXPECT_EQ(NEW, slow_bound(t));
+}
+
+/* true if the key has one of the two layouts */
+static bool slow_either(struct slow_test *t)
+{
+	uint64_t length = slow_bound(t);
+
+	return length == OLD || length == NEW;
+}
+
+static int slow_rebind(void *arg)
+{
+	struct slow_test *t = arg;
+
+	return slow_bind_range(t->s.key[0], slow_plain(t, OLD));
+}
+
+/*
+ * A request that executes waits for a change of the same key, for two seconds at most. Its queue
+ * pair can end meanwhile. The key has the layout of the other change, or that of the request if the
+ * other change was made in time.
+ */
+TEST_F(slow_request, queue_ends_during_a_request)
+{
+	struct slow_test *t = &self->t;
+	struct mkt_qp *qp = &t->other.end[0];
+	struct ibmkey_range slow;
+	struct ibmkey_wr wr;
+	enum end end;
+	int ret;
+
+	for (end = TO_ERR; end <= DESTROYED; end++) {
+		slow = slow_range(slow_page(t, end), OLD, t->mr[0]);
+		ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow));
+		mkt_slow_hold(&t->slow, true);
+		ASSERT_EQ(0, slow_write(t, &t->s.pair, 1, 0, t->s.key[0]->rkey));
+		ASSERT_EQ(0, mkt_slow_wait(&t->slow, 1));
+		slow_run(&t->thread[0], slow_rebind, t);
+		usleep(PAUSE);
+		wr = slow_bind(t, slow_plain(t, NEW));
+		EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
+		usleep(PAUSE);
+		EXPECT_EQ(0, slow_end(t, qp, end));
+		if (end == TO_ERR) {
+			ret = slow_status(qp, 2);
+			EXPECT_TRUE(ret == IBV_WC_WR_FLUSH_ERR || ret == IBV_WC_MW_BIND_ERR);
+		}
+		EXPECT_EQ(0, slow_join(&t->thread[0]));
+		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&t->s.pair.end[1], 1));
+		EXPECT_TRUE(slow_either(t));
+		if (end != DESTROYED) {
+			ASSERT_EQ(0, mkt_pair_recover(&t->other));
+			EXPECT_TRUE(slow_either(t));
+		}
+	}
+	wr = slow_bind(t, slow_plain(t, NEW));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&t->s.pair.end[0], &wr));
+}
+
+/*
+ * A queue pair is destroyed while a datagram waits for a page. The datagram then fails, because its
+ * second piece is in no MR, and rxe schedules both tasks of the queue pair.
+ */
+TEST_F(slow_request, queue_is_destroyed_after_an_error)
+{
+	struct slow_test *t = &self->t;
+	struct mkt_wr send = {
+		.op = MKT_SEND,
+		.sge[0] = { slow_page(t, 1), 8, t->mr[0]->lkey },
+		.sge[1] = { 0, 8, 0 },
+		.num_sge = 2,
+	};
+	struct mkt_pair ud;
+
+	ASSERT_EQ(0, mkt_pair_create(&ud, &t->s.dev[0], &t->s.dev[1], IBV_MTU_1024,
+				     MKT_QP_UD));
+	mkt_slow_hold(&t->slow, true);
+	EXPECT_EQ(0, mkt_post_send(&ud.end[0], &send, 1));
+	EXPECT_EQ(0, mkt_slow_wait(&t->slow, 1));
+	/* the wait ends, and so the datagram fails */
+	EXPECT_EQ(0, mkt_raw_qp_destroy(ud.end[0].qp));
+	ud.end[0].qp = NULL;
+	mkt_slow_hold(&t->slow, false);
+	mkt_pair_destroy(&ud);
+}
+
+/* leaves requests in two queues, one of which executes a request; does not return */
+static void slow_child(const struct slow_test *parent)
+{
+	static struct slow_test child;
+	struct slow_test *t = &child;
+	struct ibmkey_wr wr;
+	unsigned int i;
+
+	t->slow = parent->slow;
+	for (i = 0; i < 2; i++)
+		if (mkt_dev_try_open(&t->s.dev[i], i))
+			_exit(1);
+	if (slow_test_make(t, "child"))
+		_exit(2);
+	if (slow_bind_range(t->s.key[0], slow_range(slow_page(t, 9), OLD, t->mr[0])) ||
+	    slow_write(t, &t->s.pair, 1, 0, t->s.key[0]->rkey))
+		_exit(3);
+	usleep(PAUSE);
+	slow_run(&t->thread[0], slow_rebind, t);
+	usleep(PAUSE);
+	wr = slow_bind(t, slow_plain(t, OLD));
+	for (i = 0; i < 4; i++)
+		if (slow_post_bind(&t->other.end[0], &wr, i))
+			_exit(4);
+	raise(SIGKILL);
+}
+
+/* a process that is killed leaves nothing behind */
+TEST_F(slow_request, killed_process)
+{
+	struct slow_test *t = &self->t;
+	static const char *const kind[] = { "mr", "qp", "pd", "cq" };
+	int before[ARRAY_SIZE(kind)], status = 0;
+	unsigned int i;
+	pid_t pid;
+
+	for (i = 0; i < ARRAY_SIZE(kind); i++)
+		before[i] = mkt_dev_count(&t->s.dev[0], kind[i]);
+	mkt_slow_hold(&t->slow, true);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		slow_child(t);
+	EXPECT_EQ(0, mkt_slow_wait(&t->slow, 1));
+	/* the end of the process waits for the access, and so for this */
+	usleep(4 * PAUSE);
+	mkt_slow_hold(&t->slow, false);
+	EXPECT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+	{
+		mkt_diag("the child ended with status %#x", status);
+	}
+	for (i = 0; i < ARRAY_SIZE(kind); i++) {
+		EXPECT_EQ(before[i], mkt_dev_count(&t->s.dev[0], kind[i]));
+	}
+}
+
+#define INVALIDATES "rdma_rxe:rxe_invalidate_mr"
+/* a receiver that is not ready is tried again after 123 ms */
+#define RNR_TIMER 27
+
+/* lets a WRITE of side 0, which gathers its bytes by the key, wait for a page */
+static int once_begin(struct slow_test *t)
+{
+	struct ibmkey_range range = slow_range((uintptr_t)t->slow.map, OLD, t->mr[0]);
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = { .length = OLD },
+		.num_sge = 1,
+		.remote_addr = t->s.plain[1].addr,
+		.rkey = t->s.plain[1].mr->rkey,
+	};
+	struct ibmkey_info info;
+	int err = slow_bind_range(t->s.key[0], range) ?:
+		  ibmkey_query(t->s.key[0], &info);
+
+	if (err)
+		return err;
+	/* an earlier LOCAL_INV has changed these */
+	t->s.key[0]->lkey = info.lkey;
+	t->s.key[0]->rkey = info.rkey;
+	wr.sge[0].lkey = info.lkey;
+	mkt_slow_hold(&t->slow, true);
+	return mkt_post_send(&t->other.end[0], &wr, 1) ?: mkt_slow_wait(&t->slow, 1);
+}
+
+/*
+ * A LOCAL_INV waits for two seconds for an access, and then ends in an error. rxe does not
+ * execute it after that: it would wait again, or find that the access has ended.
+ */
+TEST_F(slow_request, an_invalidation_that_fails_waits_once)
+{
+	struct slow_test *t = &self->t;
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = t->s.key[0]->rkey };
+	struct mkt_qp *qp = &t->s.pair.end[0];
+	int status = -1, err;
+
+	if (geteuid())
+		SKIP(return, "not root");
+	if (!mkt_calls_begin(INVALIDATES))
+		SKIP(return, "no kprobe events");
+	err = once_begin(t) ?: mkt_post_send(qp, &inv, 2);
+	if (!err)
+		status = slow_status(qp, 2);
+	mkt_slow_hold(&t->slow, false);
+	EXPECT_EQ(1, mkt_calls_end());
+	EXPECT_EQ(0, err);
+	EXPECT_EQ(IBV_WC_LOC_QP_OP_ERR, status);
+	EXPECT_EQ(0, slow_bound(t));
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&t->other.end[0], 1));
+}
+
+/* waits until the receiver of side 1 was not ready once more than @before */
+static int once_not_ready(struct slow_test *t, unsigned long before)
+{
+	unsigned int tries;
+
+	for (tries = 0; tries < MKT_STALL_PAUSES; tries++) {
+		if (mkt_dev_counter(&t->s.dev[1], "send_rnr_err") != before)
+			return 0;
+		usleep(1000);
+	}
+	return ETIMEDOUT;
+}
+
+static int once_rnr_timer(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .min_rnr_timer = RNR_TIMER };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
+}
+
+/*
+ * Posts a SEND whose receiver is not ready at first. rxe sends it again, and the receiver
+ * accepts it. Both answers are held back by @netem.
+ */
+static int once_send_twice(struct slow_test *t, struct mkt_pair *pair,
+			   struct mkt_netem *netem)
+{
+	unsigned long rnr = mkt_dev_counter(&t->s.dev[1], "send_rnr_err");
+	struct mkt_wr nothing = { .op = MKT_SEND };
+	struct ibv_wc wc;
+	int err;
+
+	if (!mkt_netem_set(netem, "slot 3600s 3600s"))
+		return ENOENT;
+	err = mkt_post_send(&pair->end[0], &nothing, 1);
+	if (err)
+		return err;
+	return once_not_ready(t, rnr) ?: mkt_post_recv(&pair->end[1], NULL, 0, 2) ?:
+	       mkt_poll(&pair->end[1], &wc);
+}
+
+/* the number in a file, without a call that needs memory */
+static long long once_read(int fd)
+{
+	char text[32] = "";
+
+	return pread(fd, text, sizeof(text) - 1, 0) > 0 ? atoll(text) : -1;
+}
+
+/*
+ * The answers arrive: the receiver was not ready, and it has accepted the SEND. The LOCAL_INV
+ * after the SEND begins, and waits for an access. Meanwhile the timer of the first answer
+ * calls for a repetition. @fd counts the first kind of answers. Returns the status of the
+ * LOCAL_INV, or -1.
+ */
+static int once_repeat(struct slow_test *t, struct mkt_pair *pair,
+		       struct mkt_netem *netem, int fd)
+{
+	struct mkt_wr nothing = { .op = MKT_WRITE }, inv = { .op = MKT_LOCAL_INV };
+	long long rnr = once_read(fd);
+	unsigned int tries;
+	int err = once_send_twice(t, pair, netem);
+
+	/* the answers go with the next packet; no command runs while an access waits for a page */
+	if (!err && !mkt_netem_set(netem, "slot 1us 1us"))
+		err = ENOENT;
+	if (!err)
+		err = once_begin(t);
+	inv.rkey = t->s.key[0]->rkey;
+	if (!err)
+		err = mkt_post_send(&pair->end[0], &inv, 2) ?:
+		      mkt_post_send(&pair->end[1], &nothing, 3);
+	for (tries = 0; !err && once_read(fd) == rnr; tries++) {
+		if (tries == MKT_STALL_PAUSES)
+			err = ETIMEDOUT;
+		usleep(1000);
+	}
+	usleep(PAUSE);
+	mkt_slow_hold(&t->slow, false);
+	if (err || slow_status(&t->other.end[0], 1) || slow_status(&pair->end[0], 1))
+		return -1;
+	return slow_status(&pair->end[0], 2);
+}
+
+/* on a busy machine the LOCAL_INV may have waited too long, and is tried again */
+TEST_F(slow_request, an_invalidation_is_not_repeated)
+{
+	struct slow_test *t = &self->t;
+	int fd, status = IBV_WC_LOC_QP_OP_ERR;
+	struct mkt_netem netem;
+	struct mkt_pair pair;
+	unsigned int tries;
+	char path[128];
+
+	if (geteuid())
+		SKIP(return, "not root");
+	if (!mkt_netem_open(&netem, &t->s.dev[1]))
+		SKIP(return, "%s is not in a separate namespace", t->s.dev[1].name);
+	if (!mkt_netem_set(&netem, "loss 0%"))
+		SKIP(return, "no netem");
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/rcvd_rnr_err",
+		 t->s.dev[0].name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, once_read(fd));
+	for (tries = 0; tries < 3 && status == IBV_WC_LOC_QP_OP_ERR; tries++) {
+		ASSERT_EQ(0, mkt_pair_create(&pair, &t->s.dev[0], &t->s.dev[1],
+					     IBV_MTU_1024, MKT_QP_LOSSY));
+		ASSERT_EQ(0, once_rnr_timer(pair.end[1].qp));
+		status = once_repeat(t, &pair, &netem, fd);
+		mkt_pair_destroy(&pair);
+	}
+	EXPECT_EQ(IBV_WC_SUCCESS, status);
+	mkt_netem_close(&netem);
+	close(fd);
+}
+
+/*
+ * A key that is deregistered stays unusable for requests that invalidate and bind it: the
+ * deregistration waits only for accesses that began before.
+ */
+TEST_F(slow_request, a_key_that_goes_stays_unusable)
+{
+	struct slow_test *t = &self->t;
+	uint32_t rkey = t->s.key[0]->rkey;
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = rkey };
+	struct mkt_qp *qp = &t->other.end[0];
+	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
+	struct ibv_mr named = { .context = t->s.dev[0].ctx };
+	int status[3] = {}, recovered[2] = {};
+	bool waits = false;
+	unsigned int i;
+	int err;
+
+	mkt_slow_hold(&t->slow, true);
+	err = slow_bind_range(t->s.key[0], slow_range(slow_page(t, 0), OLD, t->mr[0])) ?:
+	      slow_write(t, &t->s.pair, 1, 0, rkey) ?: mkt_slow_wait(&t->slow, 1);
+	slow_run(&t->thread[0], slow_dereg, t->s.key[0]);
+	if (!err) {
+		/* the deregistration waits for the WRITE */
+		usleep(PAUSE);
+		waits = atomic_load(&t->thread[0].running);
+		status[0] = mkt_status(&t->other, 0, &inv);
+		for (i = 1; i < 3; i++) {
+			recovered[i - 1] = mkt_pair_recover(&t->other);
+			named.rkey = i == 1 ? rkey : ibv_inc_rkey(rkey);
+			wr = mkt_request_wr(&t->text, &named);
+			status[i] = mkt_request_status(qp, &wr);
+		}
+	}
+	mkt_slow_hold(&t->slow, false);
+	EXPECT_EQ(0, slow_join(&t->thread[0]));
+	t->s.key[0] = NULL;
+	EXPECT_EQ(0, err);
+	EXPECT_TRUE(waits);
+	EXPECT_LT(IBV_WC_SUCCESS, status[0]);
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, recovered[i]);
+		EXPECT_EQ(IBV_WC_MW_BIND_ERR, status[i + 1]);
+	}
+	EXPECT_EQ(0, mkt_pair_recover(&t->s.pair));
 }
 
 TEST_HARNESS_MAIN

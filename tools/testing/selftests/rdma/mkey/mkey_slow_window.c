@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "slow_access.h"
+#include "slow_test.h"
 
 #define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 #define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
@@ -40,11 +40,8 @@ struct held {
 
 FIXTURE(slow_window)
 {
-	struct mkt_setup s;
-	struct mkt_slow slow;
-	struct ibv_mr *mr;		/* of all of it, on demand */
+	struct slow_test t;
 	struct held held;
-	bool open;
 };
 
 /*
@@ -76,19 +73,10 @@ static int accesses_wait(long before, long more)
 }
 
 /* binds the key of side 1 to the page @page */
-static struct ibv_mr *slow_bind(struct mkt_setup *s, struct mkt_slow *slow, unsigned int page)
+static int slow_bind(struct slow_test *t, unsigned int page)
 {
-	struct ibv_mr *mr = ibv_reg_mr(s->dev[1].pd, slow->map, slow->size,
-				       MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
-
-	if (!mr)
-		return NULL;
-	if (slow_bind_to(s->key[1], (uintptr_t)slow->map + page * PAGE, mr,
-			 MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)) {
-		ibv_dereg_mr(mr);
-		return NULL;
-	}
-	return mr;
+	return slow_bind_to(t->s.key[1], slow_page(t, page), t->mr[1],
+			    MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
 }
 
 static int held_make(struct held *held, struct mkt_setup *s, struct mkt_pair *pair)
@@ -124,27 +112,18 @@ static long now_ms(void)
 
 FIXTURE_SETUP(slow_window)
 {
-	MKT_OPEN_SLOW(self->s.dev, 1, &self->slow, 64 * PAGE);
-	self->open = true;
 	if (accesses() < 0)
 		SKIP(return, "%s cannot be read", COUNTERS);
-	ASSERT_EQ(0, mkt_setup(&self->s, &slow_wants, _metadata->name));
-	self->mr = slow_bind(&self->s, &self->slow, 20);
-	ASSERT_NE(NULL, self->mr);
-	ASSERT_EQ(0, held_make(&self->held, &self->s, &self->s.pair));
+	SLOW_SETUP(&self->t);
+	ASSERT_EQ(0, slow_bind(&self->t, 20));
+	ASSERT_EQ(0, held_make(&self->held, &self->t.s, &self->t.s.pair));
 }
 
 FIXTURE_TEARDOWN(slow_window)
 {
-	if (!self->open)
-		return;
 	if (self->held.mw)
 		EXPECT_EQ(0, ibv_dealloc_mw(self->held.mw));
-	if (self->s.key[1]) {
-		EXPECT_EQ(0, ibv_dereg_mr(self->s.key[1]));
-		self->s.key[1] = NULL;
-	}
-	SLOW_TEARDOWN(self);
+	EXPECT_EQ(0, slow_test_free(&self->t));
 }
 
 /* the other process, and its steps: each end waits for a byte of the other one */
@@ -182,30 +161,31 @@ static int other_invalidate(struct held *held)
 }
 
 /* does not return */
-static void other_run(struct mkt_slow *slow, uid_t uid, int from, int to)
+static void other_run(const struct mkt_slow *slow, uid_t uid, int from, int to)
 {
-	static struct mkt_setup s;
+	static struct slow_test t;
 	static struct mkt_pair pair[MANY];
 	static struct held held[MANY];
 	int i, result;
 
+	t.slow = *slow;
 	if (setresuid(uid, uid, uid))
 		_exit(BROKEN);
 	for (i = 0; i < 2; i++)
-		if (mkt_dev_try_open(&s.dev[i], i))
+		if (mkt_dev_try_open(&t.s.dev[i], i))
 			_exit(BROKEN);
-	if (mkt_setup(&s, &slow_wants, "other") || !slow_bind(&s, slow, 40))
+	if (slow_test_make(&t, "other") || slow_bind(&t, 40))
 		_exit(BROKEN);
 	for (i = 0; i < MANY; i++)
-		if (mkt_pair_create(&pair[i], &s.dev[0], &s.dev[1], IBV_MTU_1024,
+		if (mkt_pair_create(&pair[i], &t.s.dev[0], &t.s.dev[1], IBV_MTU_1024,
 				    MKT_QP_PATIENT) ||
-		    held_make(&held[i], &s, &pair[i]))
+		    held_make(&held[i], &t.s, &pair[i]))
 			_exit(BROKEN);
 	/* no page is held back yet */
 	if (!step_next(to) || !step_wait(from))
 		_exit(BROKEN);
 	for (i = 0; i < MANY; i++)
-		if (held_read(&held[i], &s))
+		if (held_read(&held[i], &t.s))
 			_exit(BROKEN);
 	if (!step_wait(from))
 		_exit(BROKEN);
@@ -215,7 +195,7 @@ static void other_run(struct mkt_slow *slow, uid_t uid, int from, int to)
 	_exit(result);
 }
 
-static int other_begin(struct other *other, struct mkt_slow *slow, uid_t uid)
+static int other_begin(struct other *other, const struct mkt_slow *slow, uid_t uid)
 {
 	int there[2], back[2];
 
@@ -236,17 +216,23 @@ static int other_begin(struct other *other, struct mkt_slow *slow, uid_t uid)
 	return step_wait(other->from) ? 0 : EIO;
 }
 
+struct times {
+	long waited;	/* for how long the invalidation waited, in ms */
+	long late;	/* how long it began after those of the other process */
+};
+
 /*
  * Lets the other process occupy its workers, and invalidates a window in this process. Returns a
- * message, or NULL. @waited: for how long this waited, in ms; @late: how long after the other one
+ * message, or NULL.
  */
-static const char *slow_invalidate(struct mkt_setup *s, struct mkt_slow *slow, struct held *held,
-				   struct other *other, struct ibv_wc *wc, long *waited, long *late)
+static const char *slow_invalidate(FIXTURE_DATA(slow_window) *self, struct other *other,
+				   struct times *times)
 {
 	long before = accesses(), begin, start;
+	struct ibv_wc wc;
 
-	mkt_slow_hold(slow, true);
-	if (held_read(held, s) || !step_next(other->to))
+	mkt_slow_hold(&self->t.slow, true);
+	if (held_read(&self->held, &self->t.s) || !step_next(other->to))
 		return "a READ";
 	if (accesses_wait(before, MANY + 1))
 		return "the READs: they do not wait for a page";
@@ -255,74 +241,68 @@ static const char *slow_invalidate(struct mkt_setup *s, struct mkt_slow *slow, s
 	if (!step_next(other->to) || !step_wait(other->from))
 		return "the other process";
 	start = now_ms();
-	if (held_invalidate(held) || mkt_poll(&held->pair->end[1], wc))
+	if (held_invalidate(&self->held) || mkt_poll(&self->held.pair->end[1], &wc))
 		return "the invalidation";
-	*waited = now_ms() - start;
-	*late = start - begin;
-	return wc->status == IBV_WC_SUCCESS ? "the invalidation: it ended before the access" : NULL;
+	times->waited = now_ms() - start;
+	times->late = start - begin;
+	return wc.status == IBV_WC_SUCCESS ? "the invalidation: it ended before the access" : NULL;
 }
 
-/* the exit status of the other process, after all pages have arrived */
-static int slow_end(struct __test_metadata *_metadata, struct mkt_setup *s, struct mkt_slow *slow,
-		    struct other *other)
+/* lets the pages arrive, and returns the exit status of the other process */
+static int slow_end(struct __test_metadata *_metadata, struct slow_test *t, struct other *other)
 {
 	struct ibv_wc wc;
 	int status = -1;
 
-	mkt_slow_hold(slow, false);
+	mkt_slow_hold(&t->slow, false);
 	EXPECT_TRUE(step_next(other->to));
 	close(other->to);
 	EXPECT_EQ(other->pid, waitpid(other->pid, &status, 0));
 	close(other->from);
-	EXPECT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
-	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
+	EXPECT_EQ(0, mkt_poll(&t->s.pair.end[0], &wc));
+	EXPECT_EQ(0, mkt_pair_recover(&t->s.pair));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int slow_occupy(struct __test_metadata *_metadata, FIXTURE_DATA(slow_window) *self,
+		       uid_t uid, struct times *times)
+{
+	struct other other = {};
+	const char *wrong;
+	int status;
+
+	EXPECT_EQ(0, other_begin(&other, &self->t.slow, uid));
+	wrong = slow_invalidate(self, &other, times);
+	status = slow_end(_metadata, &self->t, &other);
+	SLOW_EXPECT(wrong);
+	return status;
 }
 
 TEST_F(slow_window, each_user_has_a_share)
 {
-	struct other other = {};
-	long waited, late;
-	const char *wrong;
-	struct ibv_wc wc;
+	struct times times = {};
 	int status;
 
 	if (geteuid())
 		SKIP(return, "not root");
-	ASSERT_EQ(0, other_begin(&other, &self->slow, OTHER));
-	wrong = slow_invalidate(&self->s, &self->slow, &self->held, &other, &wc, &waited, &late);
-	status = slow_end(_metadata, &self->s, &self->slow, &other);
-	EXPECT_EQ(NULL, wrong)
-	{
-		TH_LOG("%s", wrong);
-	}
+	status = slow_occupy(_metadata, self, OTHER, &times);
 	if (status == TOO_SLOW)
 		SKIP(return, "the workers of the other process did not all wait at once");
 	EXPECT_EQ(OCCUPIED, status);
 	/* on a slow machine it ends later, but not earlier */
-	EXPECT_LE(WAIT, waited);
+	EXPECT_LE(WAIT, times.waited);
 }
 
 TEST_F(slow_window, processes_of_a_user_share)
 {
-	struct other other = {};
-	long waited, late;
-	const char *wrong;
-	struct ibv_wc wc;
-	int status;
+	struct times times = {};
+	int status = slow_occupy(_metadata, self, geteuid(), &times);
 
-	ASSERT_EQ(0, other_begin(&other, &self->slow, geteuid()));
-	wrong = slow_invalidate(&self->s, &self->slow, &self->held, &other, &wc, &waited, &late);
-	status = slow_end(_metadata, &self->s, &self->slow, &other);
-	EXPECT_EQ(NULL, wrong)
-	{
-		TH_LOG("%s", wrong);
-	}
-	if (status == TOO_SLOW || late + 200 > WAIT)
+	if (status == TOO_SLOW || times.late + 200 > WAIT)
 		SKIP(return, "the workers of the other process did not all wait at once");
 	EXPECT_EQ(OCCUPIED, status);
 	/* all workers of this user wait, so this request does not */
-	EXPECT_GT(WAIT, waited);
+	EXPECT_GT(WAIT, times.waited);
 }
 
 TEST_HARNESS_MAIN

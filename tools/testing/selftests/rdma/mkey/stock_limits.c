@@ -25,7 +25,7 @@ struct limits_child {
 };
 
 /* becomes another user, who registers the memory */
-static int limits_open(struct limits_child *c, struct mkt_fuse *fuse)
+static int limits_open(struct limits_child *c, struct mkt_slow *slow)
 {
 	struct mkt_peer self;
 
@@ -37,7 +37,7 @@ static int limits_open(struct limits_child *c, struct mkt_fuse *fuse)
 	mkt_qp_self(&c->qp, &self);
 	if (mkt_qp_connect(&c->qp, &self, IBV_MTU_1024))
 		return 3;
-	c->mr = ibv_reg_mr(c->dev[1].pd, fuse->map, PAGES * PAGE,
+	c->mr = ibv_reg_mr(c->dev[1].pd, slow->map, PAGES * PAGE,
 			   MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
 	return c->mr ? 0 : 4;
 }
@@ -65,10 +65,10 @@ static struct ibv_qp *limits_qp(struct limits_child *c)
 }
 
 /* sends bytes of a page */
-static int limits_send(struct limits_child *c, struct ibv_qp *qp, struct mkt_fuse *fuse,
+static int limits_send(struct limits_child *c, struct ibv_qp *qp, struct mkt_slow *slow,
 		       unsigned int page)
 {
-	struct ibv_sge sge = { (uintptr_t)fuse->map + (uint64_t)page * PAGE, 8, c->mr->lkey };
+	struct ibv_sge sge = { (uintptr_t)slow->map + (uint64_t)page * PAGE, 8, c->mr->lkey };
 	struct ibv_send_wr *bad, wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
@@ -96,7 +96,7 @@ static int limits_poll(struct ibv_cq *cq, unsigned int ms)
 }
 
 /* Begins waits of many queue pairs. Returns 0 if some of them fail at once, and the rest later. */
-static int limits_wait(struct limits_child *c, struct mkt_fuse *fuse, struct waits_shared *shared)
+static int limits_wait(struct limits_child *c, struct mkt_slow *slow, struct waits_shared *shared)
 {
 	unsigned int i, failed = 0, done;
 
@@ -111,7 +111,7 @@ static int limits_wait(struct limits_child *c, struct mkt_fuse *fuse, struct wai
 	}
 	/* From here on, nothing may change the address space: the faults have its lock. */
 	for (i = 0; i < WAITS; i++)
-		if (limits_send(c, c->many[i], fuse, 0))
+		if (limits_send(c, c->many[i], slow, 0))
 			return 6;
 	while (failed < 64 && limits_poll(c->cq, PATIENCE_SECONDS * 1000) > IBV_WC_SUCCESS)
 		failed++;
@@ -132,7 +132,7 @@ static int limits_wait(struct limits_child *c, struct mkt_fuse *fuse, struct wai
  * Begins faults of many pages and ends the wait for each by a reset of the queue pair. Returns 0 if
  * an access fails at once after so many, and if one works when the pages are there.
  */
-static int limits_leave(struct limits_child *c, struct mkt_fuse *fuse, struct waits_shared *shared)
+static int limits_leave(struct limits_child *c, struct mkt_slow *slow, struct waits_shared *shared)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	struct mkt_peer self;
@@ -141,7 +141,7 @@ static int limits_leave(struct limits_child *c, struct mkt_fuse *fuse, struct wa
 
 	mkt_qp_self(&c->qp, &self);
 	for (i = 0; i < FAULTS && status < 0; i++) {
-		if (limits_send(c, c->qp.qp, fuse, i))
+		if (limits_send(c, c->qp.qp, slow, i))
 			return 4;
 		status = limits_poll(c->qp.cq, 20);
 		if (ibv_modify_qp(c->qp.qp, &reset, IBV_QP_STATE) ||
@@ -154,7 +154,7 @@ static int limits_leave(struct limits_child *c, struct mkt_fuse *fuse, struct wa
 	waits_for(&shared->go, PATIENCE_SECONDS);
 	/* the faults continue until all pages are there */
 	do {
-		if (limits_send(c, c->qp.qp, fuse, PAGES - 1))
+		if (limits_send(c, c->qp.qp, slow, PAGES - 1))
 			return 7;
 		status = limits_poll(c->qp.cq, PATIENCE_SECONDS * 1000);
 		if (ibv_modify_qp(c->qp.qp, &reset, IBV_QP_STATE) ||
@@ -167,7 +167,7 @@ static int limits_leave(struct limits_child *c, struct mkt_fuse *fuse, struct wa
 FIXTURE(limits)
 {
 	struct mkt_dev dev[2];
-	struct mkt_fuse fuse;
+	struct mkt_slow slow;
 	struct waits_shared *shared;
 	bool open;
 	pid_t pid;
@@ -176,7 +176,7 @@ FIXTURE(limits)
 FIXTURE_VARIANT(limits)
 {
 	/* what the child does */
-	int (*run)(struct limits_child *c, struct mkt_fuse *fuse, struct waits_shared *shared);
+	int (*run)(struct limits_child *c, struct mkt_slow *slow, struct waits_shared *shared);
 };
 
 FIXTURE_VARIANT_ADD(limits, waits) { .run = limits_wait };
@@ -184,21 +184,13 @@ FIXTURE_VARIANT_ADD(limits, faults_that_nobody_waits_for) { .run = limits_leave 
 
 FIXTURE_SETUP(limits)
 {
-	struct ibv_device_attr_ex attr;
-	int err;
-
 	MKT_OPEN(self->dev);
 	if (geteuid())
 		SKIP(return, "not root");
-	ASSERT_EQ(0, ibv_query_device_ex(self->dev[1].ctx, NULL, &attr));
-	err = mkt_fuse_open(&self->fuse, PAGES * PAGE);
-	if (err == ENOENT || err == EPERM || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "no memory on demand, or FUSE cannot be mounted");
-	ASSERT_EQ(0, err);
+	SLOW_TRY(mkt_slow_try(&self->slow, self->dev, PAGES * PAGE));
 	self->open = true;
-	mkt_fuse_hold(&self->fuse, true);
-	self->shared = mmap(NULL, sizeof(*self->shared), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	mkt_slow_hold(&self->slow, true);
+	self->shared = waits_share();
 	ASSERT_NE(MAP_FAILED, (void *)self->shared);
 }
 
@@ -209,13 +201,13 @@ FIXTURE_TEARDOWN(limits)
 	if (self->pid > 0)
 		EXPECT_TRUE(waits_kill(self->pid));
 	if (self->open)
-		mkt_fuse_close(&self->fuse);
+		mkt_slow_close(&self->slow);
 	for (i = 0; i < 2; i++)
 		mkt_dev_close(&self->dev[i]);
 }
 
 static pid_t limits_fork(FIXTURE_DATA(limits) *self,
-			 int (*run)(struct limits_child *, struct mkt_fuse *,
+			 int (*run)(struct limits_child *, struct mkt_slow *,
 				    struct waits_shared *))
 {
 	static struct limits_child c;
@@ -224,9 +216,9 @@ static pid_t limits_fork(FIXTURE_DATA(limits) *self,
 
 	if (pid)
 		return pid;
-	err = limits_open(&c, &self->fuse);
+	err = limits_open(&c, &self->slow);
 	if (!err)
-		err = run(&c, &self->fuse, self->shared);
+		err = run(&c, &self->slow, self->shared);
 	atomic_store(&self->shared->result, err);
 	atomic_store(&self->shared->begun, true);
 	atomic_store(&self->shared->done, true);
@@ -267,7 +259,7 @@ TEST_F(limits, leave_workers)
 	ASSERT_LE(0, self->pid);
 	EXPECT_TRUE(waits_for(&self->shared->begun, MKT_STALL_SECONDS));
 	EXPECT_EQ(0, limits_other(self));
-	mkt_fuse_hold(&self->fuse, false);
+	mkt_slow_hold(&self->slow, false);
 	atomic_store(&self->shared->go, true);
 	EXPECT_TRUE(waits_for(&self->shared->done, MKT_STALL_SECONDS));
 	EXPECT_EQ(0, atomic_load(&self->shared->result));

@@ -6,9 +6,8 @@
  */
 #include <unistd.h>
 
-#include "fuse.h"
 #include "mkey_harness.h"
-#include "slow_thread.h"
+#include "slow.h"
 
 #define PAGE 4096
 #define SIZE (4 * PAGE)
@@ -17,7 +16,7 @@
 FIXTURE(reset)
 {
 	struct mkt_setup s;
-	struct mkt_fuse fuse;
+	struct mkt_slow slow;
 	struct ibv_mr *mr[2];		/* of all of it, on demand */
 	struct slow_thread thread;
 	bool open;
@@ -30,25 +29,15 @@ FIXTURE_SETUP(reset)
 		.flags = MKT_QP_PATIENT,
 		.host = 64 * 1024,
 	};
-	struct ibv_device_attr_ex attr;
 	unsigned int i;
-	int err;
 
 	MKT_OPEN(self->s.dev);
-	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[i].ctx, NULL, &attr));
-		if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-			SKIP(return, "%s has no memory on demand", self->s.dev[i].name);
-	}
-	err = mkt_fuse_open(&self->fuse, SIZE);
-	if (err == ENOENT || err == EPERM)
-		SKIP(return, "cannot mount FUSE");
-	ASSERT_EQ(0, err);
+	SLOW_TRY(mkt_slow_try(&self->slow, self->s.dev, SIZE));
 	self->open = true;
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	ASSERT_EQ(0, slow_thread_create(&self->thread));
 	for (i = 0; i < 2; i++) {
-		self->mr[i] = ibv_reg_mr(self->s.dev[i].pd, self->fuse.map, SIZE,
+		self->mr[i] = ibv_reg_mr(self->s.dev[i].pd, self->slow.map, SIZE,
 					 MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
 		ASSERT_NE(NULL, self->mr[i]);
 	}
@@ -66,7 +55,7 @@ FIXTURE_TEARDOWN(reset)
 			EXPECT_EQ(0, ibv_dereg_mr(self->mr[i]));
 		}
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-	mkt_fuse_close(&self->fuse);
+	mkt_slow_close(&self->slow);
 }
 
 static int reset(void *arg)
@@ -90,7 +79,7 @@ static int reset_with_page(FIXTURE_DATA(reset) *self, unsigned int side)
 {
 	slow_run(&self->thread, reset, &self->s.pair.end[side]);
 	usleep(PAUSE);
-	mkt_fuse_hold(&self->fuse, false);
+	mkt_slow_hold(&self->slow, false);
 	return slow_join(&self->thread);
 }
 
@@ -102,14 +91,14 @@ TEST_F(reset, during_a_send)
 	struct mkt_qp *qp = &self->s.pair.end[0];
 	struct mkt_wr wr = {
 		.op = MKT_SEND,
-		.sge[0] = { (uintptr_t)self->fuse.map, 8, self->mr[0]->lkey },
+		.sge[0] = { (uintptr_t)self->slow.map, 8, self->mr[0]->lkey },
 		.sge[1] = { 0, 8, 0 },
 		.num_sge = 2,
 	};
 
-	mkt_fuse_hold(&self->fuse, true);
+	mkt_slow_hold(&self->slow, true);
 	ASSERT_EQ(0, mkt_post_send(qp, &wr, 1));
-	ASSERT_EQ(0, mkt_fuse_wait(&self->fuse));
+	ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
 	EXPECT_EQ(0, reset_with_page(self, 0));
 	EXPECT_EQ(IBV_QPS_RESET, reset_state(qp));
 	usleep(PAUSE);
@@ -123,7 +112,7 @@ TEST_F(reset, during_a_read)
 		.op = MKT_READ,
 		.sge[0] = { self->s.plain[0].addr, 2 * PAGE, self->s.plain[0].mr->lkey },
 		.num_sge = 1,
-		.remote_addr = (uintptr_t)self->fuse.map,
+		.remote_addr = (uintptr_t)self->slow.map,
 		.rkey = self->mr[1]->rkey,
 	};
 	struct mkt_wr add = {
@@ -136,10 +125,10 @@ TEST_F(reset, during_a_read)
 	};
 
 	/* the first page is there */
-	*(volatile uint8_t *)self->fuse.map = 1;
-	mkt_fuse_hold(&self->fuse, true);
+	*(volatile uint8_t *)self->slow.map = 1;
+	mkt_slow_hold(&self->slow, true);
 	ASSERT_EQ(0, mkt_post_send(&self->s.pair.end[0], &wr, 1));
-	ASSERT_EQ(0, mkt_fuse_wait(&self->fuse));
+	ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
 	/* the responses from it arrive */
 	usleep(PAUSE);
 	EXPECT_EQ(0, reset(&self->s.pair.end[0]));

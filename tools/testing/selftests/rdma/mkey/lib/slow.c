@@ -1,253 +1,240 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Memory whose pages arrive when the test says so. */
+/* A file system of one file, whose pages arrive when the test says so. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <linux/nbd.h>
+#include <linux/fuse.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "mkey_test.h"
 #include "slow.h"
 
-#define SLOW_BLOCK 4096
+#define FUSE_PAGE 4096
+#define FUSE_ROOM (64 * 1024)
 
-/* runs the kernel's side of the device; ends when the socket is closed */
-static void *slow_device(void *arg)
+static const char zeros[FUSE_ROOM];
+
+static bool fuse_reply(struct mkt_slow *slow, uint64_t unique, int err, const void *data,
+		       size_t size)
+{
+	struct fuse_out_header header = {
+		.len = sizeof(header) + size,
+		.error = -err,
+		.unique = unique,
+	};
+	struct iovec iov[] = {
+		{ .iov_base = &header, .iov_len = sizeof(header) },
+		{ .iov_base = (void *)data, .iov_len = size },
+	};
+
+	return writev(slow->dev, iov, 2) == (ssize_t)header.len;
+}
+
+static bool fuse_page(struct mkt_slow *slow, struct mkt_slow_page page)
+{
+	return fuse_reply(slow, page.unique, 0, zeros,
+			  page.size < FUSE_ROOM ? page.size : FUSE_ROOM);
+}
+
+/* answers a read, or keeps it waiting */
+static bool fuse_read(struct mkt_slow *slow, struct mkt_slow_page page)
+{
+	bool answered = true;
+
+	pthread_mutex_lock(&slow->lock);
+	if (slow->held && slow->waiting < SLOW_MAX_WAITING)
+		slow->page[slow->waiting++] = page;
+	else
+		answered = fuse_page(slow, page);
+	pthread_mutex_unlock(&slow->lock);
+	return answered;
+}
+
+/* false if no reply is wanted any more */
+static bool fuse_serve(struct mkt_slow *slow, const struct fuse_in_header *in)
+{
+	struct fuse_init_out init = {
+		.major = FUSE_KERNEL_VERSION,
+		.minor = 31,
+		.max_write = FUSE_PAGE,
+	};
+	struct fuse_attr_out attr = {
+		.attr_valid = 1u << 30,
+		.attr = {
+			.ino = FUSE_ROOT_ID,
+			.size = slow->size + FUSE_PAGE,
+			.mode = S_IFREG | 0600,
+			.nlink = 1,
+			.blksize = FUSE_PAGE,
+		},
+	};
+	const struct fuse_read_in *read = (const struct fuse_read_in *)(in + 1);
+	struct fuse_open_out open = {};
+
+	switch (in->opcode) {
+	case FUSE_INIT:
+		return fuse_reply(slow, in->unique, 0, &init, sizeof(init));
+	case FUSE_GETATTR:
+		return fuse_reply(slow, in->unique, 0, &attr, sizeof(attr));
+	case FUSE_OPEN:
+		return fuse_reply(slow, in->unique, 0, &open, sizeof(open));
+	case FUSE_READ:
+		return fuse_read(slow, (struct mkt_slow_page){ in->unique, read->size });
+	case FUSE_FLUSH:
+	case FUSE_RELEASE:
+		return fuse_reply(slow, in->unique, 0, NULL, 0);
+	case FUSE_FORGET:
+	case FUSE_INTERRUPT:
+		return true;
+	case FUSE_DESTROY:
+		return false;
+	default:
+		return fuse_reply(slow, in->unique, ENOSYS, NULL, 0);
+	}
+}
+
+static void *fuse_server(void *arg)
 {
 	struct mkt_slow *slow = arg;
+	static _Alignas(8) char buf[FUSE_ROOM + FUSE_PAGE];
 
-	ioctl(slow->fd, NBD_DO_IT);
+	while (read(slow->dev, buf, sizeof(buf)) >= (ssize_t)sizeof(struct fuse_in_header))
+		if (!fuse_serve(slow, (const struct fuse_in_header *)buf))
+			break;
 	return NULL;
 }
 
-static bool slow_transfer(int fd, void *buf, size_t size, bool receive)
+/* mounts the file over a file, opens it, and leaves no name of it */
+static int fuse_mount(struct mkt_slow *slow, int *file)
 {
-	char *at = buf;
-	ssize_t n;
+	char path[] = "/tmp/mkey-fuse-XXXXXX", options[96];
+	int err = 0, fd = mkstemp(path);
 
-	while (size) {
-		n = receive ? recv(fd, at, size, 0) :
-			      send(fd, at, size, MSG_NOSIGNAL);
-		if (n <= 0 && errno != EINTR)
-			return false;
-		if (n > 0) {
-			at += n;
-			size -= n;
-		}
-	}
-	return true;
-}
-
-/* answers each read with zeros, one after another; ignores writes */
-static void *slow_server(void *arg)
-{
-	struct mkt_slow *slow = arg;
-	static char zeros[SLOW_BLOCK * 64];
-	char unwanted[SLOW_BLOCK];
-	struct nbd_request request;
-	uint32_t left, n;
-
-	/*
-	 * A fault of a page of the zeros would wait for the lock of the address space. An access
-	 * that waits for this server has that lock, if another thread waits for it, too.
-	 */
-	if (mlock(zeros, sizeof(zeros)))
-		perror("# mlock");
-	while (slow_transfer(slow->socket[1], &request, sizeof(request), true)) {
-		struct nbd_reply reply = { .magic = htonl(NBD_REPLY_MAGIC) };
-		uint32_t type = ntohl(request.type) & 0xffff;
-
-		memcpy(reply.handle, request.handle, sizeof(reply.handle));
-		left = ntohl(request.len);
-		if (type == NBD_CMD_DISC)
-			break;
-		for (; type == NBD_CMD_WRITE && left; left -= n) {
-			n = left < sizeof(unwanted) ? left : sizeof(unwanted);
-			if (!slow_transfer(slow->socket[1], unwanted, n, true))
-				return NULL;
-		}
-		pthread_mutex_lock(&slow->lock);
-		slow->waiting++;
-		pthread_cond_broadcast(&slow->moved);
-		while (slow->held && !slow->passes)
-			pthread_cond_wait(&slow->moved, &slow->lock);
-		if (slow->passes)
-			slow->passes--;
-		slow->waiting--;
-		pthread_mutex_unlock(&slow->lock);
-		if (!slow_transfer(slow->socket[1], &reply, sizeof(reply), false))
-			break;
-		for (; type == NBD_CMD_READ && left; left -= n) {
-			n = left < sizeof(zeros) ? left : sizeof(zeros);
-			if (!slow_transfer(slow->socket[1], zeros, n, false))
-				return NULL;
-		}
-	}
-	return NULL;
-}
-
-/*
- * Returns true if an earlier server's settings are left, or another server is there. The kernel
- * forgets the settings when the last process releases the device. The memory of a process that has
- * ended can keep the device longer, as long as an access of a driver uses the memory. NBD_DO_IT
- * fails until then. The result does not change while this process has the device open.
- */
-static bool slow_occupied(unsigned int number)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "/sys/block/nbd%u/pid", number);
-	return !access(path, F_OK);
-}
-
-/*
- * Makes the accesses to two adjacent pages two requests. The block layer would merge the second
- * into the first, if that has not left the queue yet.
- */
-static bool slow_separate(unsigned int number)
-{
-	char path[48];
-	bool done;
-	int fd;
-
-	snprintf(path, sizeof(path), "/sys/block/nbd%u/queue/nomerges", number);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	done = fd >= 0 && write(fd, "2", 1) == 1;
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
-
-/* attaches the first unused device */
-static int slow_attach(struct mkt_slow *slow)
-{
-	char path[32];
-	unsigned int i;
-	int err = ENOENT;
-
-	for (i = 0; i < 16; i++) {
-		snprintf(path, sizeof(path), "/dev/nbd%u", i);
-		slow->fd = open(path, O_RDWR | O_CLOEXEC);
-		if (slow->fd < 0)
-			return errno;
-		if (slow_occupied(i))
-			errno = EBUSY;
-		else if (slow_separate(i) &&
-			 !ioctl(slow->fd, NBD_SET_BLKSIZE, (unsigned long)SLOW_BLOCK) &&
-			 !ioctl(slow->fd, NBD_SET_SIZE_BLOCKS,
-				(unsigned long)(slow->size / SLOW_BLOCK)) &&
-			 !ioctl(slow->fd, NBD_SET_SOCK, slow->socket[0]))
-			return 0;
+	if (fd < 0)
+		return errno;
+	close(fd);
+	snprintf(options, sizeof(options), "fd=%d,rootmode=%o,user_id=%u,group_id=%u", slow->dev,
+		 S_IFREG, geteuid(), getegid());
+	if (mount("mkey", path, "fuse", MS_NOSUID | MS_NODEV, options)) {
 		err = errno;
-		close(slow->fd);
-		slow->fd = -1;
+		goto unlink;
 	}
+	err = pthread_create(&slow->server, NULL, fuse_server, slow);
+	if (!err) {
+		*file = open(path, O_RDWR | O_CLOEXEC);
+		err = *file < 0 ? errno : 0;
+	}
+	umount2(path, MNT_DETACH);
+unlink:
+	unlink(path);
 	return err;
 }
 
-/* the device gets its size once the other thread runs it */
-static int slow_map(struct mkt_slow *slow)
+/*
+ * Lets the server read a page that is not mapped. A fault of a page of the server's memory would
+ * wait for the lock of the address space. An access that waits for the server has that lock, if
+ * another thread waits for it, too.
+ */
+static int fuse_warm(struct mkt_slow *slow, int file)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
-	unsigned long long size = 0;
-	unsigned int i;
+	char byte;
 
-	for (i = 0; i < MKT_STALL_PAUSES && size < slow->size; i++) {
-		if (ioctl(slow->fd, BLKGETSIZE64, &size))
-			return errno;
-		nanosleep(&pause, NULL);
-	}
-	if (size < slow->size)
-		return ETIMEDOUT;
-	/* drop pages that another process has read */
-	if (ioctl(slow->fd, BLKFLSBUF))
+	if (mlock(zeros, sizeof(zeros)) || mlock(slow->page, sizeof(slow->page)))
 		return errno;
-	slow->map = mmap(NULL, slow->size, PROT_READ | PROT_WRITE, MAP_PRIVATE,
-			 slow->fd, 0);
-	if (slow->map == MAP_FAILED) {
-		slow->map = NULL;
-		return errno;
-	}
-	/* fetch each page by its own request, when it is accessed */
-	return madvise(slow->map, slow->size, MADV_RANDOM) ? errno : 0;
+	return pread(file, &byte, 1, slow->size) == 1 ? 0 : EIO;
 }
 
 int mkt_slow_open(struct mkt_slow *slow, size_t size)
 {
-	int err;
+	struct stat st;
+	int err, file = -1;
 
 	memset(slow, 0, sizeof(*slow));
 	slow->size = size;
-	slow->fd = -1;
-	if (access("/dev/nbd0", F_OK) && system("modprobe -q nbd max_part=0"))
-		return ENOENT;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, slow->socket))
-		return errno;
 	pthread_mutex_init(&slow->lock, NULL);
-	pthread_cond_init(&slow->moved, NULL);
-	err = slow_attach(slow);
+	slow->dev = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (slow->dev < 0)
+		return errno == ENODEV ? ENOENT : errno;
+	err = fuse_mount(slow, &file);
 	if (err)
 		goto close;
-	err = pthread_create(&slow->server, NULL, slow_server, slow);
-	if (err)
-		goto detach;
-	err = pthread_create(&slow->device, NULL, slow_device, slow);
-	if (err) {
-		shutdown(slow->socket[1], SHUT_RDWR);
-		pthread_join(slow->server, NULL);
-		goto detach;
-	}
-	err = slow_map(slow);
-	if (err)
-		mkt_slow_close(slow);
-	return err;
-detach:
-	ioctl(slow->fd, NBD_CLEAR_SOCK);
-	close(slow->fd);
+	/* the kernel asks for the size */
+	if (fstat(file, &st) || st.st_size != size + FUSE_PAGE)
+		err = EIO;
+	else
+		err = fuse_warm(slow, file);
+	if (!err)
+		slow->map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	close(file);
+	if (!err && slow->map == MAP_FAILED)
+		err = errno;
+	/* fetch each page by its own request, when it is accessed */
+	if (!err && madvise(slow->map, size, MADV_RANDOM))
+		err = errno;
+	if (!err)
+		return 0;
 close:
-	close(slow->socket[0]);
-	close(slow->socket[1]);
+	close(slow->dev);
 	return err;
+}
+
+int mkt_slow_try(struct mkt_slow *slow, const struct mkt_dev dev[2], size_t size)
+{
+	struct ibv_device_attr_ex attr;
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < 2; i++)
+		if (ibv_query_device_ex(dev[i].ctx, NULL, &attr) ||
+		    !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+			return -1;
+	err = mkt_slow_open(slow, size);
+	return err == ENOENT || err == EPERM ? -1 : err;
 }
 
 void mkt_slow_close(struct mkt_slow *slow)
 {
 	mkt_slow_hold(slow, false);
-	if (slow->map)
-		munmap(slow->map, slow->size);
-	ioctl(slow->fd, NBD_DISCONNECT);
-	shutdown(slow->socket[1], SHUT_RDWR);
-	pthread_join(slow->device, NULL);
+	/* with its last use the file system goes, and the server ends */
+	munmap(slow->map, slow->size);
 	pthread_join(slow->server, NULL);
-	ioctl(slow->fd, NBD_CLEAR_SOCK);
-	close(slow->fd);
-	close(slow->socket[0]);
-	close(slow->socket[1]);
+	close(slow->dev);
+}
+
+/* answers the first @count requests */
+static void slow_answer(struct mkt_slow *slow, unsigned int count)
+{
+	unsigned int i;
+
+	/* a request whose process was killed wants no answer */
+	for (i = 0; i < count; i++)
+		fuse_page(slow, slow->page[i]);
+	slow->waiting -= count;
+	memmove(slow->page, slow->page + count, slow->waiting * sizeof(*slow->page));
 }
 
 void mkt_slow_hold(struct mkt_slow *slow, bool held)
 {
 	pthread_mutex_lock(&slow->lock);
 	slow->held = held;
-	slow->passes = 0;
-	pthread_cond_broadcast(&slow->moved);
+	if (!held)
+		slow_answer(slow, slow->waiting);
 	pthread_mutex_unlock(&slow->lock);
 }
 
 void mkt_slow_pass(struct mkt_slow *slow)
 {
 	pthread_mutex_lock(&slow->lock);
-	slow->passes++;
-	pthread_cond_broadcast(&slow->moved);
+	if (slow->waiting)
+		slow_answer(slow, 1);
 	pthread_mutex_unlock(&slow->lock);
 }
 
@@ -255,21 +242,105 @@ int mkt_slow_wait(struct mkt_slow *slow, unsigned int count)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	unsigned int i, waiting = 0;
-	int queued;
 
 	for (i = 0; i < MKT_STALL_PAUSES && waiting < count; i++) {
 		if (i)
 			nanosleep(&pause, NULL);
 		pthread_mutex_lock(&slow->lock);
-		/* the server has one; the socket has those after it */
 		waiting = slow->waiting;
-		if (ioctl(slow->socket[1], FIONREAD, &queued))
-			queued = 0;
-		waiting += queued / sizeof(struct nbd_request);
 		pthread_mutex_unlock(&slow->lock);
 	}
 	if (waiting >= count)
 		return 0;
 	mkt_diag("%u instead of %u requests for pages wait", waiting, count);
 	return ETIMEDOUT;
+}
+
+static void *slow_thread(void *arg)
+{
+	struct slow_thread *thread = arg;
+	void *volatile first;
+
+	thread->kernel_tid = gettid();
+	/* the C library maps memory when a thread first allocates or frees some */
+	first = malloc(1);
+	free(first);
+	sem_post(&thread->done);
+	for (;;) {
+		while (sem_wait(&thread->start))
+			;
+		if (!thread->run)
+			return NULL;
+		thread->result = thread->run(thread->arg);
+		atomic_store(&thread->running, false);
+		sem_post(&thread->done);
+	}
+}
+
+int slow_thread_create(struct slow_thread *thread)
+{
+	sem_init(&thread->start, 0, 0);
+	sem_init(&thread->done, 0, 0);
+	if (pthread_create(&thread->tid, NULL, slow_thread, thread))
+		return EAGAIN;
+	while (sem_wait(&thread->done))
+		;
+	return 0;
+}
+
+void slow_thread_end(struct slow_thread *thread)
+{
+	slow_run(thread, NULL, NULL);
+	pthread_join(thread->tid, NULL);
+	sem_destroy(&thread->start);
+	sem_destroy(&thread->done);
+}
+
+void slow_run(struct slow_thread *thread, int (*run)(void *arg), void *arg)
+{
+	thread->run = run;
+	thread->arg = arg;
+	atomic_store(&thread->running, true);
+	sem_post(&thread->start);
+}
+
+int slow_join(struct slow_thread *thread)
+{
+	while (sem_wait(&thread->done))
+		;
+	return thread->result;
+}
+
+bool slow_returns(struct slow_thread *thread, unsigned int ms)
+{
+	while (ms-- && atomic_load(&thread->running))
+		usleep(1000);
+	return !atomic_load(&thread->running);
+}
+
+bool slow_sleeps(struct slow_thread *thread)
+{
+	char path[64], text[256], *state;
+	unsigned int i, found = 0;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread->kernel_tid);
+	/* a short sleep, such as that for a lock, is not the one that is awaited */
+	for (i = 0; i < MKT_STALL_PAUSES && found < 20 && atomic_load(&thread->running); i++) {
+		usleep(1000);
+		fd = open(path, O_RDONLY);
+		n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+		if (fd >= 0)
+			close(fd);
+		text[n > 0 ? n : 0] = 0;
+		state = strrchr(text, ')');
+		found = state && state[1] && state[2] == 'D' ? found + 1 : 0;
+	}
+	return found == 20;
+}
+
+int slow_dereg(void *mr)
+{
+	return ibv_dereg_mr(mr);
 }
