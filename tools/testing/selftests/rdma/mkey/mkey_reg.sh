@@ -1,8 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# subject: Keys that a kernel user binds by work requests (test_modules). The module loads only if
-# every byte was in its place, in the order of the queue, and everything invalid was refused.
+# subject: Keys that a kernel user binds by work requests, and its fast registration of
+# scatterlists with gaps (test_modules). The module loads only if every byte was in its place,
+# in the order of the queue, every order of mapping and registering worked, and everything
+# invalid was refused.
+# sets: long
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -11,15 +14,15 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
 module=${MKEY_REG:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_reg_c.ko}
 [[ -e $module ]] || skip_all "no mkey_reg_c.ko; MKEY_REG= names it"
-rounds=400
-[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=60
+rounds=400 lists=24
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=60 lists=3
 
 warnings() { dmesg | grep -c 'WARNING:\|BUG:'; }
 
 # reg_load HERE THERE SEED [PARAMETER]: if it fails, the kernel's log says why
 reg_load() {
 	local rc=0
-	insmod "$module" device="$1" peer="$2" seed="$3" rounds="$rounds" "${@:4}" || rc=$?
+	insmod "$module" device="$1" peer="$2" seed="$3" rounds="$rounds" lists="$lists" "${@:4}" || rc=$?
 	((rc == 0)) || dmesg | grep mkey_reg | tail -n 3
 	return "$rc"
 }

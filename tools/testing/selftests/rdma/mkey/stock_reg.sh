@@ -9,8 +9,8 @@
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
 
 ((UID == 0)) || skip_all "not root"
-module=${STOCK_REG:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/stock_reg_c.ko}
-[[ -e $module ]] || skip_all "no stock_reg_c.ko; STOCK_REG= names it"
+module=${STOCK_REG:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/stock_reg.ko}
+[[ -e $module ]] || skip_all "no stock_reg.ko; STOCK_REG= names it"
 
 # If it fails, the kernel's log says why.
 registers() {
@@ -18,7 +18,7 @@ registers() {
 		dmesg | grep "stock_reg:" | tail -n 3
 		return 1
 	fi
-	rmmod stock_reg_c
+	rmmod stock_reg
 }
 
 plan 1

@@ -1,77 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What MRs for fast registration refuse, and with which status. */
 
-#include <rdma/ib_mkey.h>
-
-#include "mkey_gaps.h"
+#include "mkey_reg.h"
 
 #define ELEMENT 64
 
-/*
- * Status of a transfer of @length bytes between local memory and a remote
- * address.
- */
-static int status(struct gaps *gaps, enum ib_wr_opcode opcode, u64 addr, u32 length, u32 rkey)
+/* Makes eight pieces, and maps them to the MR. */
+static int pieces(struct reg_side *side)
 {
-	struct gaps_side *here = &gaps->here;
-	struct gaps_chain chain = {};
-	u64 local;
-	int ret;
+	gaps_even(side, 8, 5);
 
-	local = ib_dma_map_single(here->side->device, here->memory, PAGE_SIZE,
-				  DMA_BIDIRECTIONAL);
-	gaps_rdma(&chain, opcode, local, here->side->pd->local_dma_lkey, length, addr, rkey);
-	ret = gaps_run(here->side, &chain);
-	ib_dma_unmap_single(here->side->device, local, PAGE_SIZE, DMA_BIDIRECTIONAL);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&gaps->link);
-
-	return ret ?: chain.status[0];
-}
-
-/* Status of REG_MR of a remote MR, posted by @by with @key and @access. */
-static int reg_status(struct gaps *gaps, struct ulp_side *by, u32 key, int access)
-{
-	struct gaps_chain chain = {};
-	int ret;
-
-	gaps_reg(&chain, &gaps->there, access);
-	chain.wr[0].reg.key = key;
-	ret = gaps_run(by, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&gaps->link);
-
-	return ret ?: chain.status[0];
-}
-
-static int inv_status(struct gaps *gaps, struct ulp_side *by, u32 key)
-{
-	struct gaps_chain chain = {};
-	int ret;
-
-	gaps_inv(&chain, key);
-	ret = gaps_run(by, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&gaps->link);
-
-	return ret ?: chain.status[0];
-}
-
-static int pieces(struct gaps_side *side)
-{
-	int i;
-
-	sg_init_table(side->sg, 8);
-	side->nents = 8;
-	side->length = 8 * ELEMENT;
-	for (i = 0; i < 8; i++)
-		sg_set_buf(&side->sg[i], side->memory + i * PAGE_SIZE + 5, ELEMENT);
 	return gaps_map(side) == 8 ? 0 : -EIO;
 }
 
-static int registrations(struct gaps *gaps)
+static int registrations(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_mr *mr = there->mr;
 	u32 key = ib_inc_rkey(mr->rkey);
 
@@ -79,31 +23,31 @@ static int registrations(struct gaps *gaps)
 	 * By a queue pair of another PD, with another MR's key, with an unsupported access
 	 * flag.
 	 */
-	expect_refused(reg_status(gaps, gaps->here.side, key, GAPS_ACCESS));
-	expect_refused(reg_status(gaps, there->side, key ^ 0x100, GAPS_ACCESS));
-	expect_refused(reg_status(gaps, there->side, key, IB_ACCESS_FLUSH_PERSISTENT));
+	expect_refused(reg_bind_status(test, &test->here, mr, key, REG_ACCESS));
+	expect_refused(reg_bind_status(test, there, mr, key ^ 0x100, REG_ACCESS));
+	expect_refused(reg_bind_status(test, there, mr, key, IB_ACCESS_FLUSH_PERSISTENT));
 	/*
 	 * It is registered with a key that is not its current rkey; it cannot be
 	 * registered twice.
 	 */
-	expect_status(reg_status(gaps, there->side, key, GAPS_ACCESS), IB_WC_SUCCESS);
-	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
-	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_SUCCESS);
-	expect_refused(reg_status(gaps, there->side, key, GAPS_ACCESS));
-	expect_refused(inv_status(gaps, there->side, mr->rkey));
-	expect_status(inv_status(gaps, there->side, key), IB_WC_SUCCESS);
+	expect_is(reg_bind_status(test, there, mr, key, REG_ACCESS), IB_WC_SUCCESS);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_SUCCESS);
+	expect_refused(reg_bind_status(test, there, mr, key, REG_ACCESS));
+	expect_refused(reg_inv_status(test, there, mr->rkey));
+	expect_is(reg_inv_status(test, there, key), IB_WC_SUCCESS);
 	/* Invalidating once more is harmless. */
-	expect_status(inv_status(gaps, there->side, key), IB_WC_SUCCESS);
-	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_inv_status(test, there, key), IB_WC_SUCCESS);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_REM_ACCESS_ERR);
 	ib_update_fast_reg_key(mr, key);
 
 	return 0;
 }
 
 /* An MR of another PD of the same device, which the queue pair must not use. */
-static int foreign(struct gaps *gaps)
+static int foreign(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_mr *mr, *of = there->mr;
 	struct ib_pd *pd;
 
@@ -113,8 +57,8 @@ static int foreign(struct gaps *gaps)
 	expect(!IS_ERR(mr));
 	there->mr = mr;
 	expect(!pieces(there));
-	expect_refused(reg_status(gaps, there->side, mr->rkey, GAPS_ACCESS));
-	expect_refused(inv_status(gaps, there->side, mr->rkey));
+	expect_refused(reg_bind_status(test, there, mr, mr->rkey, REG_ACCESS));
+	expect_refused(reg_inv_status(test, there, mr->rkey));
 	there->mr = of;
 	expect(!ib_dereg_mr(mr));
 	ib_dealloc_pd(pd);
@@ -122,71 +66,65 @@ static int foreign(struct gaps *gaps)
 	return 0;
 }
 
-static int accesses(struct gaps *gaps)
+static int accesses(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_mr *mr = there->mr;
-	struct gaps_chain chain = {};
+	struct reg_chain chain = {};
 	u32 old = mr->rkey;
 
-	expect_status(gaps_register(there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
-	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, 1, old), IB_WC_REM_ACCESS_ERR);
-	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova, mr->length, mr->rkey), IB_WC_SUCCESS);
-	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova - 1, 1, mr->rkey),
-		      IB_WC_REM_ACCESS_ERR);
-	expect_status(status(gaps, IB_WR_RDMA_READ, mr->iova + 1, mr->length, mr->rkey),
-		      IB_WC_REM_ACCESS_ERR);
-	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
-	expect_status(status(gaps, IB_WR_RDMA_WRITE, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
-	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
+	expect_is(gaps_register(test, there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, old), IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, mr->length, mr->rkey), IB_WC_SUCCESS);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova - 1, 1, mr->rkey),
+		  IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova + 1, mr->length, mr->rkey),
+		  IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_WRITE, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_is(gaps_invalidate(test, there), IB_WC_SUCCESS);
 
 	/* By the lkey as well: after the chain itself has invalidated it. */
-	gaps_reg(&chain, there, 0);
-	gaps_inv(&chain, mr->rkey);
-	gaps_send(&chain, mr->iova, mr->lkey, 1);
-	expect(!gaps_run(there->side, &chain));
-	expect_status(chain.status[0], IB_WC_SUCCESS);
-	expect_status(chain.status[1], IB_WC_SUCCESS);
-	expect_status(chain.status[2], IB_WC_LOC_PROT_ERR);
+	reg_bind(&chain, mr, mr->rkey, 0);
+	reg_inv(&chain, mr->rkey);
+	reg_rdma(&chain, IB_WR_SEND, mr->iova, mr->lkey, 1, 0, 0);
+	expect(!reg_run(there->side, &chain));
+	expect_is(chain.status[0], IB_WC_SUCCESS);
+	expect_is(chain.status[1], IB_WC_SUCCESS);
+	expect_is(chain.status[2], IB_WC_LOC_PROT_ERR);
 
-	return ulp_link_connect(&gaps->link);
+	return ulp_link_connect(&test->link);
 }
 
 /* Requests and calls for keys are refused. */
-static int keys(struct gaps *gaps)
+static int keys(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_sge all = { .length = 1, .lkey = there->side->pd->local_dma_lkey };
 	struct ib_sge over = { .addr = there->mr->iova, .length = 1, .lkey = there->mr->lkey };
-	struct gaps_chain chain = {};
 	struct ib_mr *mkey;
 
 	all.addr = sg_dma_address(there->sg);
-	expect(ib_bind_mkey_list(there->mr, &all, 1, GAPS_ACCESS) == -EINVAL);
+	expect(ib_bind_mkey_list(there->mr, &all, 1, REG_ACCESS) == -EINVAL);
 	expect(ib_unbind_mkey(there->mr) == -EINVAL);
 	mkey = ib_alloc_mkey(there->side->pd, 1);
 	expect(!IS_ERR(mkey));
 	/* It is not registered, so it has no bytes. */
-	expect(ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS) == -ERANGE);
+	expect(ib_bind_mkey_list(mkey, &over, 1, REG_ACCESS) == -ERANGE);
 	expect(ib_map_mr_sg(mkey, there->sg, 1, NULL, SZ_64K) == -EINVAL);
 	expect(mkey->page_size == PAGE_SIZE);
-	expect(!ib_bind_mkey_list(mkey, &all, 1, GAPS_ACCESS));
+	expect(!ib_bind_mkey_list(mkey, &all, 1, REG_ACCESS));
 	expect(!ib_unbind_mkey(mkey));
-	gaps_reg(&chain, there, GAPS_ACCESS);
-	chain.wr[0].reg.mr = mkey;
-	chain.wr[0].reg.key = mkey->rkey;
-	expect(!gaps_run(there->side, &chain));
 	/* No layout is staged. */
-	expect_status(chain.status[0], IB_WC_MW_BIND_ERR);
-	expect(!ib_dereg_mr(mkey));
+	expect_is(reg_bind_status(test, there, mkey, mkey->rkey, REG_ACCESS), IB_WC_MW_BIND_ERR);
 
-	return ulp_link_connect(&gaps->link);
+	return ib_dereg_mr(mkey);
 }
 
 /* MRs that are deregistered in every state. */
-static int lives(struct gaps *gaps)
+static int lives(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_pd *pd = there->side->pd;
 	struct ib_mr *mr, *of = there->mr;
 	int i, ret = 0;
@@ -201,17 +139,17 @@ static int lives(struct gaps *gaps)
 		there->mr = mr;
 		if (i == 0)
 			/* Nothing is mapped. */
-			expect_refused(reg_status(gaps, there->side, mr->rkey, 0));
+			expect_refused(reg_bind_status(test, there, mr, mr->rkey, 0));
 		if (i > 0)
 			ret = pieces(there);
 		if (i > 1)
-			ret = ret ?: gaps_register(there, GAPS_ACCESS);
+			ret = ret ?: gaps_register(test, there, REG_ACCESS);
 		iova = mr->iova;
 		rkey = mr->rkey;
 		there->mr = of;
 		ret = ret ?: ib_dereg_mr(mr);
 		if (i > 1)
-			ret = ret ?: status(gaps, IB_WR_RDMA_READ, iova, 1, rkey) !=
+			ret = ret ?: reg_rdma_status(test, IB_WR_RDMA_READ, iova, 1, rkey) !=
 					     IB_WC_REM_ACCESS_ERR;
 	}
 
@@ -222,16 +160,16 @@ static int lives(struct gaps *gaps)
  * A key over a registered MR: while it is bound, no other list can be mapped to the
  * MR.
  */
-static int leaf(struct gaps *gaps)
+static int leaf(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_sge over = { .addr = there->mr->iova, .length = 1, .lkey = there->mr->lkey };
 	struct ib_mr *mkey;
 
 	mkey = ib_alloc_mkey(there->side->pd, 1);
 	expect(!IS_ERR(mkey));
-	expect(!ib_bind_mkey_list(mkey, &over, 1, GAPS_ACCESS));
-	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_SUCCESS);
+	expect(!ib_bind_mkey_list(mkey, &over, 1, REG_ACCESS));
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_SUCCESS);
 	expect(ib_map_mr_sg(there->mr, there->sg, 1, NULL, SZ_64K) == -EBUSY);
 	expect(there->mr->page_size == PAGE_SIZE);
 	expect(!ib_unbind_mkey(mkey));
@@ -241,24 +179,24 @@ static int leaf(struct gaps *gaps)
 }
 
 /* Reads @length bytes through a key, and compares them to bytes @at, ... of the pieces. */
-static int leaf_bytes(struct gaps *gaps, u32 rkey, const u32 *at, u32 length)
+static int leaf_bytes(struct reg_test *test, u32 rkey, const u32 *at, u32 length)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	u32 i;
 
-	memset(gaps->here.memory, 0, PAGE_SIZE);
-	expect_status(status(gaps, IB_WR_RDMA_READ, 0, length, rkey), IB_WC_SUCCESS);
+	memset(test->here.memory, 0, PAGE_SIZE);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, length, rkey), IB_WC_SUCCESS);
 	for (i = 0; i < length; i++)
-		expect(gaps->here.memory[i] ==
+		expect(test->here.memory[i] ==
 		       there->memory[at[i] / ELEMENT * PAGE_SIZE + 5 + at[i] % ELEMENT]);
 
 	return 0;
 }
 
 /* Keys of all kinds over a registered MR with gaps. Each has 40 bytes. */
-static int leaf_kinds(struct gaps *gaps, struct ib_mr *mkey)
+static int leaf_kinds(struct reg_test *test, struct ib_mr *mkey)
 {
-	struct ib_mr *mr = gaps->there.mr;
+	struct ib_mr *mr = test->there.mr;
 	static const u64 repeat_count = 4;
 	static const u32 indices[] = { 7, 0, 3, 2 };
 	struct ib_sge list[] = {
@@ -280,98 +218,96 @@ static int leaf_kinds(struct gaps *gaps, struct ib_mr *mkey)
 
 	for (i = 0; i < 40; i++)
 		at[i] = i < 30 ? 50 + i : 3 * ELEMENT + i - 30;
-	expect(!ib_bind_mkey_list(mkey, list, 2, GAPS_ACCESS));
-	expect(!leaf_bytes(gaps, mkey->rkey, at, 40));
+	expect(!ib_bind_mkey_list(mkey, list, 2, REG_ACCESS));
+	expect(!leaf_bytes(test, mkey->rkey, at, 40));
 	for (i = 0; i < 40; i++)
 		at[i] = 7 * ELEMENT - i / 10 * 100 + i % 10;
-	expect(!ib_bind_mkey_interleaved(mkey, &grid, GAPS_ACCESS));
-	expect(!leaf_bytes(gaps, mkey->rkey, at, 40));
+	expect(!ib_bind_mkey_interleaved(mkey, &grid, REG_ACCESS));
+	expect(!leaf_bytes(test, mkey->rkey, at, 40));
 	for (i = 0; i < 40; i++)
 		at[i] = 1 + indices[i / 10] * 60 + i % 10;
-	expect(!ib_bind_mkey_indexed(mkey, &indexed, GAPS_ACCESS));
-	expect(!leaf_bytes(gaps, mkey->rkey, at, 40));
+	expect(!ib_bind_mkey_indexed(mkey, &indexed, REG_ACCESS));
+	expect(!leaf_bytes(test, mkey->rkey, at, 40));
 
 	/* Outside of the MR. */
 	list[0].addr = mr->iova - 1;
-	expect(ib_bind_mkey_list(mkey, list, 2, GAPS_ACCESS) == -ERANGE);
+	expect(ib_bind_mkey_list(mkey, list, 2, REG_ACCESS) == -ERANGE);
 	list[0].addr = mr->iova + 8 * ELEMENT - 29;
-	expect(ib_bind_mkey_list(mkey, list, 2, GAPS_ACCESS) == -ERANGE);
+	expect(ib_bind_mkey_list(mkey, list, 2, REG_ACCESS) == -ERANGE);
 
-	return leaf_bytes(gaps, mkey->rkey, at, 40);
+	return leaf_bytes(test, mkey->rkey, at, 40);
 }
 
 /* One chain registers the MR and binds the key to @at; another one undoes both. */
-static noinline_for_stack int one_chain(struct gaps *gaps, struct ib_mr *mkey, const u32 at[20])
+static noinline_for_stack int one_chain(struct reg_test *test, struct ib_mr *mkey, const u32 at[20])
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_mr *mr = there->mr;
-	struct gaps_chain both = {}, neither = {};
+	struct reg_chain both = {}, neither = {};
 	struct ib_sge some;
 
 	expect(!pieces(there));
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	reg_next_key(mr);
 	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
 	expect(!ib_map_mkey_list(mkey, &some, 1));
-	gaps_reg(&both, there, GAPS_ACCESS);
-	gaps_reg(&both, there, GAPS_ACCESS);
-	both.wr[1].reg.mr = mkey;
-	both.wr[1].reg.key = mkey->rkey;
-	expect(!gaps_run(there->side, &both));
-	expect_status(both.status[0], IB_WC_SUCCESS);
-	expect_status(both.status[1], IB_WC_SUCCESS);
-	expect(!leaf_bytes(gaps, mkey->rkey, at, 20));
-	gaps_inv(&neither, mkey->rkey);
-	gaps_inv(&neither, mr->rkey);
-	expect(!gaps_run(there->side, &neither));
-	expect_status(neither.status[0], IB_WC_SUCCESS);
-	expect_status(neither.status[1], IB_WC_SUCCESS);
+	reg_bind(&both, mr, mr->rkey, REG_ACCESS);
+	reg_bind(&both, mkey, mkey->rkey, REG_ACCESS);
+	expect(!reg_run(there->side, &both));
+	expect_is(both.status[0], IB_WC_SUCCESS);
+	expect_is(both.status[1], IB_WC_SUCCESS);
+	expect(!leaf_bytes(test, mkey->rkey, at, 20));
+	reg_inv(&neither, mkey->rkey);
+	reg_inv(&neither, mr->rkey);
+	expect(!reg_run(there->side, &neither));
+	expect_is(neither.status[0], IB_WC_SUCCESS);
+	expect_is(neither.status[1], IB_WC_SUCCESS);
 
 	return 0;
 }
 
 /* A key over an MR with gaps: the MR stays registered while the key is bound. */
-static int leaf_with_gaps(struct gaps *gaps)
+static int leaf_with_gaps(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_mr *mkey, *mr = there->mr;
 	struct ib_sge some;
 	u32 at[20], i;
 
-	gaps_fill(gaps, there);
+	reg_fill(test, there);
 	expect(!pieces(there));
 	mkey = ib_alloc_mkey(there->side->pd, 4);
 	expect(!IS_ERR(mkey));
-	expect_status(gaps_register(there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
+	expect_is(gaps_register(test, there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
 	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
-	expect(ib_bind_mkey_list(mkey, &some, 1, GAPS_ACCESS) == -EACCES);
-	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
-	expect_status(gaps_register(there, GAPS_ACCESS), IB_WC_SUCCESS);
-	expect(!leaf_kinds(gaps, mkey));
+	expect(ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS) == -EACCES);
+	expect_is(gaps_invalidate(test, there), IB_WC_SUCCESS);
+	expect_is(gaps_register(test, there, REG_ACCESS), IB_WC_SUCCESS);
+	expect(!leaf_kinds(test, mkey));
 
 	/* It is neither invalidated nor deregistered. A mapping takes effect later. */
-	expect_refused(inv_status(gaps, there->side, mr->rkey));
+	expect_refused(reg_inv_status(test, there, mr->rkey));
 	expect(ib_dereg_mr(mr) == -EBUSY);
 	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
 	for (i = 0; i < 20; i++)
 		at[i] = 55 + i;
-	expect(!ib_bind_mkey_list(mkey, &some, 1, GAPS_ACCESS));
+	expect(!ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS));
 	sg_set_buf(&there->sg[0], there->memory + 9 * PAGE_SIZE, ELEMENT);
 	expect(gaps_map(there) == 8);
-	expect(!leaf_bytes(gaps, mkey->rkey, at, 20));
+	expect(!leaf_bytes(test, mkey->rkey, at, 20));
 	expect(!ib_unbind_mkey(mkey));
-	expect_status(gaps_invalidate(there), IB_WC_SUCCESS);
-	expect(ib_bind_mkey_list(mkey, &some, 1, GAPS_ACCESS) == -ERANGE);
+	expect_is(gaps_invalidate(test, there), IB_WC_SUCCESS);
+	expect(ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS) == -ERANGE);
 
-	expect(!one_chain(gaps, mkey, at));
-	expect_status(status(gaps, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_REM_ACCESS_ERR);
+	expect(!one_chain(test, mkey, at));
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_REM_ACCESS_ERR);
 
 	return ib_dereg_mr(mkey);
 }
 
 /* The type that every driver has works as before. */
-static int ordinary(struct gaps *gaps)
+static int ordinary(struct reg_test *test)
 {
-	struct gaps_side *there = &gaps->there;
+	struct reg_side *there = &test->there;
 	struct ib_mr *mr, *of = there->mr;
 	int ret;
 
@@ -383,10 +319,10 @@ static int ordinary(struct gaps *gaps)
 	sg_init_one(there->sg, there->memory, 3 * PAGE_SIZE);
 	there->nents = 1;
 	ret = ret ?: gaps_map(there) != 1;
-	ret = ret ?: gaps_register(there, GAPS_ACCESS);
-	ret = ret ?: status(gaps, IB_WR_RDMA_READ, mr->iova + PAGE_SIZE, 1, mr->rkey);
-	ret = ret ?: leaf(gaps);
-	ret = ret ?: gaps_invalidate(there);
+	ret = ret ?: gaps_register(test, there, REG_ACCESS);
+	ret = ret ?: reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova + PAGE_SIZE, 1, mr->rkey);
+	ret = ret ?: leaf(test);
+	ret = ret ?: gaps_invalidate(test, there);
 	ret = ret ?: ib_dereg_mr(mr);
 	there->mr = of;
 
@@ -395,12 +331,12 @@ static int ordinary(struct gaps *gaps)
 
 /**
  * gaps_refusals() - try all that must be refused
- * @gaps: connected sides
+ * @test: connected sides
  *
  * Return: 0, or an error if something was not refused correctly.
  */
-int gaps_refusals(struct gaps *gaps)
+int gaps_refusals(struct reg_test *test)
 {
-	return pieces(&gaps->there) ?: registrations(gaps) ?: foreign(gaps) ?: accesses(gaps) ?:
-	       keys(gaps) ?: leaf_with_gaps(gaps) ?: lives(gaps) ?: ordinary(gaps);
+	return pieces(&test->there) ?: registrations(test) ?: foreign(test) ?: accesses(test) ?:
+	       keys(test) ?: leaf_with_gaps(test) ?: lives(test) ?: ordinary(test);
 }

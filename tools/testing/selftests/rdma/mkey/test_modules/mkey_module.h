@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the test modules share: waiting for a completion, and comparing memory. */
+/* What the test modules share: conditions, waiting for a completion, and comparing memory. */
 #ifndef MKEY_MODULE_H
 #define MKEY_MODULE_H
 
@@ -7,6 +7,28 @@
 #include <linux/string.h>
 
 #include "mkey_ulp.h"
+
+/* Returns -EIO from the caller, and logs the place, unless the condition holds. */
+#define expect(condition)                                                    \
+	do {                                                                 \
+		if (!(condition)) {                                          \
+			pr_err("%s: %s:%d: %s does not hold\n", KBUILD_MODNAME, \
+			       __func__, __LINE__, #condition);              \
+			return -EIO;                                         \
+		}                                                            \
+	} while (0)
+
+/* The same unless a call has this result. */
+#define expect_is(call, want)                                                \
+	do {                                                                 \
+		int _is = (call);                                            \
+									     \
+		if (_is != (want)) {                                         \
+			pr_err("%s: %s:%d: %s is %d, not %s\n", KBUILD_MODNAME, \
+			       __func__, __LINE__, #call, _is, #want);       \
+			return -EIO;                                         \
+		}                                                            \
+	} while (0)
 
 /**
  * module_wait() - wait for a completion

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A kernel user that binds keys by work requests. Loading the module runs it once between two
- * devices. The module loads only if every byte was in its place and everything invalid was refused.
- * With linger=1 it leaves requests in a queue, until it is unloaded or a device is removed.
+ * A kernel user that registers scatterlists with gaps and binds keys by work requests. Loading the
+ * module runs it once between two devices. The module loads only if every byte was in its place and
+ * everything invalid was refused. With linger=1 it leaves requests in a queue, until it is unloaded
+ * or a device is removed.
  */
 
 #include <linux/module.h>
@@ -21,11 +22,15 @@ MODULE_PARM_DESC(peer, "RDMA device on the other side");
 
 static uint seed = 1;
 module_param(seed, uint, 0444);
-MODULE_PARM_DESC(seed, "Seed of the random layouts and bytes");
+MODULE_PARM_DESC(seed, "Seed of the random layouts, lists and bytes");
 
 static uint rounds = 200;
 module_param(rounds, uint, 0444);
 MODULE_PARM_DESC(rounds, "Number of chains of requests");
+
+static uint lists = 24;
+module_param(lists, uint, 0444);
+MODULE_PARM_DESC(lists, "Number of random lists");
 
 static bool linger;
 module_param(linger, bool, 0444);
@@ -36,7 +41,7 @@ static struct reg_test *left;
 
 static int open_side(struct reg_side *side, struct ulp_side *of)
 {
-	struct ib_mr *key;
+	struct ib_mr *mr;
 
 	side->side = of;
 	side->memory = alloc_pages_exact(REG_MEMORY, GFP_KERNEL | __GFP_ZERO);
@@ -44,10 +49,15 @@ static int open_side(struct reg_side *side, struct ulp_side *of)
 	if (!side->memory || !side->expected)
 		return -ENOMEM;
 	side->addr = ib_dma_map_single(of->device, side->memory, REG_MEMORY, DMA_BIDIRECTIONAL);
-	key = ib_alloc_mkey(of->pd, REG_ENTRIES);
-	if (IS_ERR(key))
-		return PTR_ERR(key);
-	side->key = key;
+	mr = ib_alloc_mkey(of->pd, REG_ENTRIES);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	side->key = mr;
+	expect(of->device->attrs.kernel_cap_flags & IBK_SG_GAPS_REG);
+	mr = ib_alloc_mr(of->pd, IB_MR_TYPE_SG_GAPS, REG_ELEMENTS);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	side->mr = mr;
 
 	return 0;
 }
@@ -56,6 +66,8 @@ static int close_side(struct reg_side *side)
 {
 	int ret = side->key ? ib_dereg_mr(side->key) : 0;
 
+	if (side->mr)
+		ret = ib_dereg_mr(side->mr) ?: ret;
 	if (side->addr)
 		ib_dma_unmap_single(side->side->device, side->addr, REG_MEMORY, DMA_BIDIRECTIONAL);
 	vfree(side->expected);
@@ -96,7 +108,8 @@ static int run(struct ib_device *devices[2])
 		ret = reg_linger(test);
 	else if (!ret)
 		ret = reg_refusals(test) ?: reg_tags(test) ?: reg_lives(test) ?:
-		      reg_order(test, rounds);
+		      reg_order(test, rounds) ?: gaps_order(test) ?: gaps_refusals(test) ?:
+		      gaps_rounds(test, lists);
 	if (!ret && linger) {
 		left = test;
 		return 0;
@@ -144,7 +157,7 @@ static int __init mkey_reg_init(void)
 	if (ret)
 		ib_unregister_client(&client);
 	else if (!linger)
-		pr_info("mkey_reg: keys are bound by work requests from %s to %s\n", device, peer);
+		pr_info("mkey_reg: keys and lists with gaps are registered from %s to %s\n", device, peer);
 
 	return ret > 0 ? -EIO : ret;
 }
@@ -156,6 +169,6 @@ static void __exit mkey_reg_exit(void)
 }
 module_exit(mkey_reg_exit);
 
-MODULE_DESCRIPTION("Test of a kernel user that binds keys by work requests");
+MODULE_DESCRIPTION("Test of a kernel user that registers lists with gaps and keys by work requests");
 MODULE_LICENSE("GPL");
 MODULE_IMPORT_NS("IB_MKEY");

@@ -1,27 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Keys that kernel users bind by work requests: the shared declarations. */
+/*
+ * Kernel users that register MRs by work requests: scatterlists with gaps, and keys. Two connected
+ * sides with memory whose bytes are known, and chains of requests.
+ */
 #ifndef MKEY_REG_H
 #define MKEY_REG_H
 
 #include <linux/prandom.h>
+#include <linux/scatterlist.h>
+#include <linux/sizes.h>
 #include <rdma/ib_mkey.h>
 #include "mkey_module.h"
-#include "mkey_ulp.h"
 
 #define REG_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 		    IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
-#define REG_MEMORY (64 * 1024)
+#define REG_MEMORY SZ_1M
+/* Bytes of the memory that layouts of keys use. */
+#define REG_LAYOUT SZ_64K
 #define REG_ENTRIES 300
+/* Elements of a scatterlist. */
+#define REG_ELEMENTS 512
 /* Requests of one chain. */
 #define REG_CHAIN 6
 
-/* One side's memory, its expected bytes, and a key. */
+/*
+ * One side's memory, its expected bytes, a key, and an MR over the pieces of a list. The list has
+ * room for one element more than the MR takes.
+ */
 struct reg_side {
 	struct ulp_side *side;
 	u8 *memory;
 	u64 addr;
 	u8 *expected;
 	struct ib_mr *key;
+	struct ib_mr *mr;
+	struct scatterlist sg[REG_ELEMENTS + 1];
+	int nents;
+	u32 length;
 };
 
 struct reg_test {
@@ -32,25 +47,16 @@ struct reg_test {
 };
 
 /*
- * Returns -EIO from the caller, and logs the place, unless the condition holds.
+ * The same as expect_is() unless a local request was refused. The queue pair is in the error
+ * state by then, and rxe reports the request as flushed.
  */
-#define expect(condition)                                                    \
-	do {                                                                 \
-		if (!(condition)) {                                          \
-			pr_err("mkey_reg: %s:%d: %s does not hold\n",        \
-			       __func__, __LINE__, #condition);              \
-			return -EIO;                                         \
-		}                                                            \
-	} while (0)
-
-/* The same unless a call has this result. */
-#define expect_is(call, want)                                                \
+#define expect_refused(call)                                                 \
 	do {                                                                 \
 		int _is = (call);                                            \
 									     \
-		if (_is != (want)) {                                         \
-			pr_err("mkey_reg: %s:%d: %s is %d, not %s\n",        \
-			       __func__, __LINE__, #call, _is, #want);       \
+		if (_is != IB_WC_LOC_QP_OP_ERR && _is != IB_WC_WR_FLUSH_ERR) { \
+			pr_err("%s: %s:%d: %s is %d, not refused\n",          \
+			       KBUILD_MODNAME, __func__, __LINE__, #call, _is); \
 			return -EIO;                                         \
 		}                                                            \
 	} while (0)
@@ -65,7 +71,7 @@ struct reg_layout {
 	u32 index[REG_ENTRIES];
 	struct ib_mkey_interleaved interleaved;
 	struct ib_mkey_indexed indexed;
-	u32 place[REG_MEMORY];
+	u32 place[REG_LAYOUT];
 	u32 length;
 };
 
@@ -79,6 +85,7 @@ struct reg_chain {
 		struct ib_send_wr send;
 		struct ib_reg_wr reg;
 		struct ib_rdma_wr rdma;
+		struct ib_atomic_wr atomic;
 	} wr[REG_CHAIN];
 	struct ib_sge sge[REG_CHAIN];
 	int length;
@@ -87,25 +94,41 @@ struct reg_chain {
 };
 
 /* mkey_reg_chain.c */
-void reg_bind(struct reg_chain *chain, struct ib_mr *key, u32 rkey, int access);
+void reg_bind(struct reg_chain *chain, struct ib_mr *mr, u32 rkey, int access);
 void reg_rdma(struct reg_chain *chain, enum ib_wr_opcode opcode, u64 addr, u32 lkey, u32 length,
 	      u64 remote_addr, u32 rkey);
 void reg_inv(struct reg_chain *chain, u32 rkey);
 int reg_post(struct ulp_side *side, struct reg_chain *chain);
+int reg_wait(struct ulp_side *side, struct reg_chain *chain);
 int reg_run(struct ulp_side *side, struct reg_chain *chain);
-u32 reg_next_key(struct ib_mr *key);
+u32 reg_next_key(struct ib_mr *mr);
 void reg_fill(struct reg_test *test, struct reg_side *side);
 int reg_same(struct reg_side *side);
 struct ib_sge reg_range(struct reg_side *side, u32 at, u32 length);
-int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *key, u32 rkey,
+int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *mr, u32 rkey,
 		    int access);
 int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey);
+int reg_rdma_status(struct reg_test *test, enum ib_wr_opcode opcode, u64 addr, u32 length,
+		    u32 rkey);
 int reg_peek(struct reg_test *test, u32 rkey);
+
+/* mkey_gaps_list.c */
+void gaps_draw(struct reg_test *test, struct reg_side *side, int nents);
+void gaps_even(struct reg_side *side, int nents, u32 at);
+void gaps_unmap(struct reg_side *side);
+int gaps_map(struct reg_side *side);
+void gaps_copy(struct reg_side *to, u32 to_offset, struct reg_side *from, u32 from_offset,
+	       u32 length);
+int gaps_register(struct reg_test *test, struct reg_side *side, int access);
+int gaps_invalidate(struct reg_test *test, struct reg_side *side);
 
 int reg_order(struct reg_test *test, unsigned int rounds);
 int reg_refusals(struct reg_test *test);
 int reg_tags(struct reg_test *test);
 int reg_lives(struct reg_test *test);
 int reg_linger(struct reg_test *test);
+int gaps_order(struct reg_test *test);
+int gaps_refusals(struct reg_test *test);
+int gaps_rounds(struct reg_test *test, unsigned int rounds);
 
 #endif /* MKEY_REG_H */

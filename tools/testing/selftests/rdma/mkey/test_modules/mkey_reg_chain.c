@@ -21,15 +21,15 @@ static struct ib_send_wr *next(struct reg_chain *chain, enum ib_wr_opcode opcode
 /**
  * reg_bind() - add REG_MR to a chain
  * @chain: the chain
- * @key: the key
+ * @mr: the key, or another MR for fast registration
  * @rkey: the rkey under which a layout is staged
  * @access: access flags
  */
-void reg_bind(struct reg_chain *chain, struct ib_mr *key, u32 rkey, int access)
+void reg_bind(struct reg_chain *chain, struct ib_mr *mr, u32 rkey, int access)
 {
 	struct ib_reg_wr *wr = container_of(next(chain, IB_WR_REG_MR), struct ib_reg_wr, wr);
 
-	wr->mr = key;
+	wr->mr = mr;
 	wr->key = rkey;
 	wr->access = access;
 }
@@ -93,16 +93,16 @@ int reg_post(struct ulp_side *side, struct reg_chain *chain)
 }
 
 /**
- * reg_run() - post a chain at once and wait for all of it
- * @side: on whose queue
+ * reg_wait() - wait for all of a chain
+ * @side: on whose queue it was posted
  * @chain: the chain; its statuses are set
  *
- * Return: 0, or the error of posting or waiting.
+ * Return: 0, or the error of waiting.
  */
-int reg_run(struct ulp_side *side, struct reg_chain *chain)
+int reg_wait(struct ulp_side *side, struct reg_chain *chain)
 {
-	int i, ret = reg_post(side, chain);
 	struct ib_wc wc;
+	int i, ret = 0;
 
 	for (i = 0; i < chain->length && !ret; i++) {
 		ret = module_wait(side, &wc);
@@ -113,16 +113,28 @@ int reg_run(struct ulp_side *side, struct reg_chain *chain)
 }
 
 /**
- * reg_next_key() - give a key its next rkey
- * @key: the key
+ * reg_run() - post a chain at once and wait for all of it
+ * @side: on whose queue
+ * @chain: the chain; its statuses are set
+ *
+ * Return: 0, or the error of posting or waiting.
+ */
+int reg_run(struct ulp_side *side, struct reg_chain *chain)
+{
+	return reg_post(side, chain) ?: reg_wait(side, chain);
+}
+
+/**
+ * reg_next_key() - give a key or another MR its next rkey
+ * @mr: the key or the MR
  *
  * Return: the rkey.
  */
-u32 reg_next_key(struct ib_mr *key)
+u32 reg_next_key(struct ib_mr *mr)
 {
-	ib_update_fast_reg_key(key, ib_inc_rkey(key->rkey));
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
 
-	return key->rkey;
+	return mr->rkey;
 }
 
 /**
@@ -164,28 +176,35 @@ struct ib_sge reg_range(struct reg_side *side, u32 at, u32 length)
 	};
 }
 
+/* Runs a chain of one request, and connects the sides again if that fails. */
+static int status_of(struct reg_test *test, struct reg_side *side, struct reg_chain *chain)
+{
+	int ret = reg_run(side->side, chain);
+
+	if (!ret && chain->status[0] != IB_WC_SUCCESS)
+		ret = ulp_link_connect(&test->link);
+
+	return ret ?: chain->status[0];
+}
+
 /**
- * reg_bind_status() - bind a key by REG_MR, and connect the sides again if that fails
+ * reg_bind_status() - register an MR, and connect the sides again if that fails
  * @test: connected sides
  * @side: on whose queue
- * @key: the key
+ * @mr: the key, or another MR for fast registration
  * @rkey: the rkey under which a layout is staged
  * @access: access flags
  *
  * Return: the status of the request, or a negative errno.
  */
-int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *key, u32 rkey,
+int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *mr, u32 rkey,
 		    int access)
 {
 	struct reg_chain chain = {};
-	int ret;
 
-	reg_bind(&chain, key, rkey, access);
-	ret = reg_run(side->side, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&test->link);
+	reg_bind(&chain, mr, rkey, access);
 
-	return ret ?: chain.status[0];
+	return status_of(test, side, &chain);
 }
 
 /**
@@ -199,14 +218,33 @@ int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *
 int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey)
 {
 	struct reg_chain chain = {};
-	int ret;
 
 	reg_inv(&chain, rkey);
-	ret = reg_run(side->side, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&test->link);
 
-	return ret ?: chain.status[0];
+	return status_of(test, side, &chain);
+}
+
+/**
+ * reg_rdma_status() - transfer bytes between the memory here and an MR there
+ * @test: connected sides
+ * @opcode: READ or WRITE
+ * @addr: address in the MR
+ * @length: bytes
+ * @rkey: rkey of the MR
+ *
+ * Connects the sides again if that fails.
+ *
+ * Return: the status of the request, or a negative errno.
+ */
+int reg_rdma_status(struct reg_test *test, enum ib_wr_opcode opcode, u64 addr, u32 length,
+		    u32 rkey)
+{
+	struct reg_side *here = &test->here;
+	struct reg_chain chain = {};
+
+	reg_rdma(&chain, opcode, here->addr, here->side->pd->local_dma_lkey, length, addr, rkey);
+
+	return status_of(test, here, &chain);
 }
 
 /**
@@ -220,14 +258,7 @@ int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey)
  */
 int reg_peek(struct reg_test *test, u32 rkey)
 {
-	struct reg_side *here = &test->here;
-	struct reg_chain chain = {};
-	int ret;
+	int ret = reg_rdma_status(test, IB_WR_RDMA_READ, 0, 1, rkey);
 
-	reg_rdma(&chain, IB_WR_RDMA_READ, here->addr, here->side->pd->local_dma_lkey, 1, 0, rkey);
-	ret = reg_run(here->side, &chain);
-	if (!ret && chain.status[0] != IB_WC_SUCCESS)
-		ret = ulp_link_connect(&test->link) ?: -chain.status[0];
-
-	return ret ?: here->memory[0];
+	return ret ? -abs(ret) : test->here.memory[0];
 }

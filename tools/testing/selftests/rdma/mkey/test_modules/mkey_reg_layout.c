@@ -17,7 +17,7 @@ static void add(struct reg_layout *layout, u32 at, u32 length)
 /* Ranges in slots of equal size, which are in any order. */
 static void draw_list(struct reg_test *test, struct reg_side *side, struct reg_layout *layout)
 {
-	u32 count = 1 + below(test, below(test, 3) ? 8 : REG_ENTRIES), slot = REG_MEMORY / count;
+	u32 count = 1 + below(test, below(test, 3) ? 8 : REG_ENTRIES), slot = REG_LAYOUT / count;
 	u32 first = below(test, count), i;
 
 	layout->num_sge = count;

@@ -180,7 +180,7 @@ static noinline_for_stack int reclaim_destroys(struct ulp_link *link, u64 addr)
 	expect(queue);
 	expect(!ib_modify_qp(here->qp, &reset, IB_QP_STATE));
 	for (i = 0; i < REG_CHAIN; i++)
-		reg_rdma(&chain, IB_WR_RDMA_WRITE, addr, there->pd->local_dma_lkey, REG_MEMORY, 0,
+		reg_rdma(&chain, IB_WR_RDMA_WRITE, addr, there->pd->local_dma_lkey, REG_LAYOUT, 0,
 			 0x12345678);
 	expect(!reg_post(there, &chain));
 	INIT_WORK_ONSTACK(&destruction.work, destroy_qp);

@@ -22,19 +22,19 @@ static noinline_for_stack int one_chain(struct reg_test *test, struct reg_layout
 
 		reg_draw(test, here, &layout[i]);
 		expect_is(reg_map(here->key, &layout[i]), 0);
-		length[i] = min(layout[i].length, (u32)REG_MEMORY / 2);
+		length[i] = min(layout[i].length, (u32)REG_LAYOUT / 2);
 		read[i] = prandom_u32_state(&test->random) & 1;
 		reg_bind(&chain, here->key, rkey, REG_ACCESS);
 		/* For kernel users lkey and rkey of a key are the same. */
 		reg_rdma(&chain, read[i] ? IB_WR_RDMA_READ : IB_WR_RDMA_WRITE, 0, rkey, length[i],
-			 i * REG_MEMORY / 2, far->rkey);
+			 i * REG_LAYOUT / 2, far->rkey);
 	}
 	reg_inv(&chain, here->key->rkey);
 	expect_is(reg_run(here->side, &chain), 0);
 	for (i = 0; i < chain.length; i++)
 		expect_is(chain.status[i], IB_WC_SUCCESS);
 	for (i = 0; i < 2; i++) {
-		at = i * REG_MEMORY / 2;
+		at = i * REG_LAYOUT / 2;
 		for (b = 0; b < length[i]; b++) {
 			u8 *near = &here->expected[layout[i].place[b]];
 
@@ -109,7 +109,7 @@ int reg_order(struct reg_test *test, unsigned int rounds)
 {
 	struct ib_sge all = {
 		.addr = test->there.addr,
-		.length = REG_MEMORY,
+		.length = REG_LAYOUT,
 		.lkey = test->there.side->pd->local_dma_lkey,
 	};
 	struct reg_layout *layout = kvcalloc(2, sizeof(*layout), GFP_KERNEL);

@@ -6,7 +6,9 @@
 
 #include <linux/module.h>
 
-#include "stock_reg.h"
+#include "mkey_module.h"
+#include "mkey_ulp_client.c"
+#include "mkey_ulp_link.c"
 
 static char *device = "rxe0";
 module_param(device, charp, 0444);
@@ -15,18 +17,6 @@ MODULE_PARM_DESC(device, "RDMA device");
 static char *peer = "rxe1";
 module_param(peer, charp, 0444);
 MODULE_PARM_DESC(peer, "RDMA device of the other side");
-
-/* Returns -EIO from the caller, and logs the place, unless @call is @want. */
-#define expect_is(call, want)                                                \
-	do {                                                                 \
-		int _is = (call);                                            \
-									     \
-		if (_is != (want)) {                                         \
-			pr_err("stock_reg: %s:%d: %s is %d, not %s\n",       \
-			       __func__, __LINE__, #call, _is, #want);       \
-			return -EIO;                                         \
-		}                                                            \
-	} while (0)
 
 static struct ib_reg_wr reg_request(struct ib_mr *mr)
 {
@@ -108,6 +98,40 @@ static int other_key(struct ulp_side *side, struct ib_mr *mr, struct ib_mr *othe
 	return 0;
 }
 
+/*
+ * uc_connect() - connect a new UC queue pair
+ * @qp: the queue pair
+ * @peer: any queue pair of the same type
+ *
+ * Return: 0 or a negative errno.
+ */
+static int uc_connect(struct ib_qp *qp, struct ib_qp *peer)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT, .port_num = ULP_PORT };
+	union ib_gid gid;
+	int index, ret;
+
+	index = ulp_gid(peer->device, &gid);
+	if (index < 0)
+		return index;
+	ret = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT |
+				      IB_QP_ACCESS_FLAGS);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTR;
+	attr.path_mtu = IB_MTU_1024;
+	attr.dest_qp_num = peer->qp_num;
+	attr.ah_attr.type = RDMA_AH_ATTR_TYPE_ROCE;
+	rdma_ah_set_port_num(&attr.ah_attr, ULP_PORT);
+	rdma_ah_set_grh(&attr.ah_attr, &gid, 0, index, 64, 0);
+	ret = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
+				      IB_QP_DEST_QPN | IB_QP_RQ_PSN);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTS;
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN);
+}
+
 static int unreliable(struct ulp_side *side, struct ib_mr *mr)
 {
 	struct ib_qp_init_attr init = {
@@ -130,7 +154,7 @@ static int unreliable(struct ulp_side *side, struct ib_mr *mr)
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
 	uc.qp = qp;
-	ret = stock_uc_connect(qp, qp) ?: twice(&uc, mr);
+	ret = uc_connect(qp, qp) ?: twice(&uc, mr);
 	ib_destroy_qp(qp);
 
 	return ret;
