@@ -46,8 +46,8 @@ use command_line::Usage;
 
 const LONG_ABOUT: &str = "\
 Shows the memory keys and the device memory that the kernel module ib_mkey adds to RDMA devices. A memory key is a \
-memory region (MR) that has no memory itself and describes bytes of other MRs. Each command has a page of its own, \
-such as mkeyctl-draw(8).";
+memory region (MR) that has no memory itself and describes bytes of other MRs. Each command has its own page, such \
+as mkeyctl-draw(8).";
 
 const AFTER_HELP: &str = "\
 Commands with --json print the fields that their pages name. A value is null if it is unknown or does not apply. An \
@@ -120,7 +120,7 @@ enum Command {
     /// 256 entries of each key, and then the layouts of the keys below it.
     ///
     /// JSON: an array of objects with device, lkey, entries (null without --key), length, layout. layout is a
-    /// description as FILE has it. A number above 2^53 is a string there, because many programs read JSON
+    /// description in the form of FILE. A number above 2^53 is a string there, because many programs read JSON
     /// numbers as floating point. --json refuses --format, --pitch, --rows and --columns.
     Draw(draw::Args),
     /// List memory regions, keys and device memory
@@ -155,8 +155,8 @@ enum Command {
     /// Shows why the MR with this LKEY cannot be deregistered: lists the keys and windows that refer to it,
     /// directly or through other keys. Without LKEY, shows all MRs to which a key or a window refers, each
     /// with the keys and windows that refer to it directly. After ibv_dereg_mr() has failed with EBUSY, ls
-    /// does not list the MR any more, but who still shows it, with a dash as its number of bytes. It is for
-    /// root.
+    /// does not list the MR any more, but this command still shows it, with a dash as its number of bytes.
+    /// It is for root.
     ///
     /// JSON: with LKEY device, lkey, region, referrers, binds_in_progress; without it device and busy, an
     /// array of objects with lkey, bytes, referrers, and binds_in_progress. region and referrers have the
