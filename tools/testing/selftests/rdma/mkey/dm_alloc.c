@@ -26,41 +26,10 @@ FIXTURE_VARIANT(alloc)
 	uint32_t bit;
 };
 
-FIXTURE_VARIANT_ADD(alloc, host)
-{
-	.class = "host",
-	.bit = IBMKEY_DM_HOST,
-};
-
-FIXTURE_VARIANT_ADD(alloc, node)
-{
-	.class = "node",
-	.bit = IBMKEY_DM_NODE,
-};
-
-FIXTURE_VARIANT_ADD(alloc, p2p)
-{
-	.class = "p2p",
-	.bit = IBMKEY_DM_P2P,
-};
-
-FIXTURE_VARIANT_ADD(alloc, pmem)
-{
-	.class = "pmem",
-	.bit = IBMKEY_DM_PMEM,
-};
-
-static struct ibv_dm *dm_alloc(struct mkt_dev *dev, size_t length,
-			       uint32_t log_align, uint32_t class)
-{
-	struct ibv_alloc_dm_attr attr = {
-		.length = length,
-		.log_align_req = log_align,
-	};
-
-	errno = 0;
-	return ibmkey_alloc_dm(dev->ctx, &attr, class);
-}
+FIXTURE_VARIANT_ADD(alloc, host) { .class = "host", .bit = IBMKEY_DM_HOST };
+FIXTURE_VARIANT_ADD(alloc, node) { .class = "node", .bit = IBMKEY_DM_NODE };
+FIXTURE_VARIANT_ADD(alloc, p2p) { .class = "p2p", .bit = IBMKEY_DM_P2P };
+FIXTURE_VARIANT_ADD(alloc, pmem) { .class = "pmem", .bit = IBMKEY_DM_PMEM };
 
 FIXTURE_SETUP(alloc)
 {
@@ -74,7 +43,7 @@ FIXTURE_SETUP(alloc)
 	    !mkt_hardware(what, sizeof(what), variant->class))
 		SKIP(return, "no memory of this class");
 	/* the first allocation makes the pool visible */
-	dm = dm_alloc(&self->dev, 1, 0, variant->bit);
+	dm = mkt_dm_alloc(&self->dev, 1, 0, variant->bit);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibv_free_dm(dm));
 	if (mkt_pool(&self->dev, variant->class, &self->before))
@@ -93,7 +62,7 @@ static unsigned int largest(struct mkt_dev *dev, uint32_t class)
 	struct ibv_dm *dm;
 
 	for (log = 28; log > 12; log--) {
-		dm = dm_alloc(dev, 1ul << log, 0, class);
+		dm = mkt_dm_alloc(dev, 1ul << log, 0, class);
 		if (dm) {
 			ibv_free_dm(dm);
 			return log;
@@ -129,7 +98,7 @@ TEST_F(alloc, random_sizes)
 		/* The memory of a PCI function is allocated by pages: its alignment counts, too. */
 		if (variant->bit == IBMKEY_DM_P2P && align > 12)
 			sum[slot] += (1 << align) - 4096;
-		live[slot] = dm_alloc(&self->dev, size, align, variant->bit);
+		live[slot] = mkt_dm_alloc(&self->dev, size, align, variant->bit);
 		if (live[slot]) {
 			used += sum[slot];
 		} else {
@@ -161,8 +130,8 @@ TEST_F(alloc, owner)
 	struct ibv_dm *dm[2];
 
 	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getuid()));
-	dm[0] = dm_alloc(&self->dev, 5000, 0, variant->bit);
-	dm[1] = dm_alloc(&self->dev, 100, 0, variant->bit);
+	dm[0] = mkt_dm_alloc(&self->dev, 5000, 0, variant->bit);
+	dm[1] = mkt_dm_alloc(&self->dev, 100, 0, variant->bit);
 	ASSERT_NE(NULL, dm[0]);
 	ASSERT_NE(NULL, dm[1]);
 	EXPECT_EQ(12288, mkt_owner_bytes(&self->dev, getuid()));
@@ -186,7 +155,7 @@ static int open_and_alloc(uid_t uid, uint64_t length, uint32_t class)
 		if (setresuid(uid, uid, uid) || mkt_dev_try_open(&own, 0))
 			_exit(255);
 		/* end without freeing it */
-		_exit(dm_alloc(&own, length, 0, class) ? 0 : errno);
+		_exit(mkt_dm_alloc(&own, length, 0, class) ? 0 : errno);
 	}
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ?
 	       WEXITSTATUS(status) : -1;
@@ -201,7 +170,7 @@ static int inherit_and_alloc(struct mkt_dev *dev, uint64_t length, uint32_t clas
 	fflush(stdout);
 	pid = fork();
 	if (!pid)
-		_exit(dm_alloc(dev, length, 0, class) ? 0 : errno);
+		_exit(mkt_dm_alloc(dev, length, 0, class) ? 0 : errno);
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ?
 	       WEXITSTATUS(status) : -1;
 }
@@ -218,12 +187,10 @@ static void test_quota(struct __test_metadata *_metadata, struct mkt_dev *dev, u
 	struct ibv_dm *all, *more;
 	struct mkt_dev second;
 
-	EXPECT_EQ(NULL, dm_alloc(dev, quota + 1, 0, class));
-	EXPECT_EQ(ENOMEM, errno);
-	all = dm_alloc(dev, quota, 0, class);
+	EXPECT_REFUSED(ENOMEM, mkt_dm_alloc(dev, quota + 1, 0, class));
+	all = mkt_dm_alloc(dev, quota, 0, class);
 	ASSERT_NE(NULL, all);
-	EXPECT_EQ(NULL, dm_alloc(dev, 1, 0, class));
-	EXPECT_EQ(ENOMEM, errno);
+	EXPECT_REFUSED(ENOMEM, mkt_dm_alloc(dev, 1, 0, class));
 	EXPECT_EQ(ENOMEM, open_and_alloc(getuid(), 1, class));
 	if (!getuid()) {
 		/* the rest of a PCI function's memory may not be in one piece */
@@ -238,10 +205,9 @@ static void test_quota(struct __test_metadata *_metadata, struct mkt_dev *dev, u
 	EXPECT_EQ(ENOMEM, inherit_and_alloc(&second, 4097, class));
 	EXPECT_EQ(0, inherit_and_alloc(&second, 4096, class));
 	EXPECT_EQ(ENOMEM, inherit_and_alloc(&second, 1, class));
-	EXPECT_EQ(NULL, dm_alloc(dev, 1, 0, class));
-	EXPECT_EQ(ENOMEM, errno);
+	EXPECT_REFUSED(ENOMEM, mkt_dm_alloc(dev, 1, 0, class));
 	mkt_dev_close(&second);
-	more = dm_alloc(dev, quota, 0, class);
+	more = mkt_dm_alloc(dev, quota, 0, class);
 	ASSERT_NE(NULL, more);
 	ASSERT_EQ(0, ibv_free_dm(more));
 }
@@ -282,18 +248,17 @@ TEST_F(alloc, shared_limit)
 	if (most > 1ull << 28)
 		SKIP(return, "too much device memory to take all of it");
 	n = (most - self->before.used - (1 << 20)) & -4096ul;
-	rest = dm_alloc(&self->dev, n, 0, IBMKEY_DM_HOST);
+	rest = mkt_dm_alloc(&self->dev, n, 0, IBMKEY_DM_HOST);
 	ASSERT_NE(NULL, rest);
-	dm = dm_alloc(&self->dev, 3 << 20, 0, variant->bit);
+	dm = mkt_dm_alloc(&self->dev, 3 << 20, 0, variant->bit);
 	if (ram) {
-		EXPECT_EQ(NULL, dm);
-		EXPECT_EQ(ENOMEM, errno);
+		EXPECT_REFUSED(ENOMEM, dm);
 	} else {
 		ASSERT_NE(NULL, dm);
 		ASSERT_EQ(0, ibv_free_dm(dm));
 	}
 	ASSERT_EQ(0, ibv_free_dm(rest));
-	dm = dm_alloc(&self->dev, 3 << 20, 0, variant->bit);
+	dm = mkt_dm_alloc(&self->dev, 3 << 20, 0, variant->bit);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibv_free_dm(dm));
 }

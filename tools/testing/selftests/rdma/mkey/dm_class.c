@@ -36,7 +36,7 @@ TEST_F(class, place)
 
 	for (a = 0; a < 2; a++)
 		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-			struct ibv_dm *dm = class_alloc(&self->s.dev[0],
+			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0],
 							sizes[i], 0, asked[a]);
 			uint8_t *map;
 
@@ -66,7 +66,7 @@ TEST_F(class, alignment)
 
 	for (log = 0; log <= 22; log++)
 		for (size = 100; size <= 300000; size += 299900) {
-			struct ibv_dm *dm = class_alloc(&self->s.dev[0], size,
+			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0], size,
 							log, self->which);
 			uint8_t *map;
 
@@ -81,8 +81,7 @@ TEST_F(class, alignment)
 			munmap(map, size);
 			ASSERT_EQ(0, ibv_free_dm(dm));
 		}
-	EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 23, self->which));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(EINVAL, mkt_dm_alloc(&self->s.dev[0], 100, 23, self->which));
 }
 
 /* new memory does not show the bytes of its previous owner */
@@ -95,7 +94,7 @@ TEST_F(class, zeroed)
 	ASSERT_NE(NULL, bytes);
 	for (round = 0; round < 2; round++)
 		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-			struct ibv_dm *dm = class_alloc(&self->s.dev[0],
+			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0],
 							sizes[i], 0,
 							self->which);
 			size_t pages = (sizes[i] + 4095) / 4096 * 4096;
@@ -130,7 +129,7 @@ TEST_F(class, traffic)
 
 	/* leaf 0 is in the first memory of the arena */
 	host = far->mem[0].host + far->leaf[0].at;
-	dm = class_alloc(&self->s.dev[0], 200001, 0, self->which);
+	dm = mkt_dm_alloc(&self->s.dev[0], 200001, 0, self->which);
 	ASSERT_NE(NULL, dm);
 	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 8, 150000,
 			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
@@ -201,7 +200,7 @@ TEST_F(class, exhausted)
 
 	for (round = 0; round < 2; round++) {
 		for (n = 0; n < ARRAY_SIZE(dm); n++) {
-			dm[n] = class_alloc(&self->s.dev[0], 1 << 20, 0,
+			dm[n] = mkt_dm_alloc(&self->s.dev[0], 1 << 20, 0,
 					    self->which);
 			if (!dm[n])
 				break;
@@ -235,27 +234,19 @@ TEST_F(class, refused)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(unknown); i++) {
-		EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 0,
-					    unknown[i]));
-		EXPECT_EQ(EINVAL, errno);
+		EXPECT_REFUSED(EINVAL, mkt_dm_alloc(&self->s.dev[0], 100, 0, unknown[i]));
 	}
 	for (i = 0; i < ARRAY_SIZE(not_offered); i++) {
-		EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 0,
-					    not_offered[i]));
-		EXPECT_EQ(EOPNOTSUPP, errno);
+		EXPECT_REFUSED(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[0], 100, 0, not_offered[i]));
 	}
 	/* the same bus and function in other domains */
 	for (i = 0; variant->place == P2P && i < 32; i++) {
-		EXPECT_EQ(NULL, class_alloc(&self->s.dev[0], 100, 0,
-					    IBMKEY_DM_THE_P2P(self->domain ^ 1u << i,
-							      self->bus, self->devfn)));
-		EXPECT_EQ(EOPNOTSUPP, errno);
+		EXPECT_REFUSED(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[0], 100, 0,
+						       IBMKEY_DM_THE_P2P(self->domain ^ 1u << i, self->bus, self->devfn)));
 	}
 	/* persistent memory belongs to one device */
 	if (variant->place == PMEM) {
-		EXPECT_EQ(NULL, class_alloc(&self->s.dev[1], 100, 0,
-					    self->which));
-		EXPECT_EQ(EOPNOTSUPP, errno);
+		EXPECT_REFUSED(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[1], 100, 0, self->which));
 	}
 }
 

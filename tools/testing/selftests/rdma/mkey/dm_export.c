@@ -31,12 +31,10 @@ FIXTURE(export)
 
 FIXTURE_SETUP(export)
 {
-	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
-
 	MKT_OPEN_SIDE(&self->dev, 0);
 	if (mkt_pool(&self->dev, "host", &self->before))
 		SKIP(return, "no debugfs");
-	self->dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
+	self->dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_HOST);
 	ASSERT_NE(NULL, self->dm);
 	ASSERT_EQ(0, ibmkey_export_dm(self->dm, &self->fd));
 }
@@ -120,12 +118,9 @@ TEST_F(export, refused)
 	const int rw = PROT_READ | PROT_WRITE;
 	int fd;
 
-	EXPECT_EQ(NULL, map_at(self->fd, PAGES + 1, rw, MAP_SHARED, 0));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, map_at(self->fd, 4096, rw, MAP_SHARED, PAGES));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, map_at(self->fd, PAGES, rw, MAP_PRIVATE, 0));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(EINVAL, map_at(self->fd, PAGES + 1, rw, MAP_SHARED, 0));
+	EXPECT_REFUSED(EINVAL, map_at(self->fd, 4096, rw, MAP_SHARED, PAGES));
+	EXPECT_REFUSED(EINVAL, map_at(self->fd, PAGES, rw, MAP_PRIVATE, 0));
 	EXPECT_EQ(EFAULT, ibmkey_export_dm(self->dm, NULL));
 	EXPECT_EQ(EINVAL, ibmkey_export_dm(NULL, &fd));
 }
@@ -192,10 +187,8 @@ TEST_F(export, import)
 	/* it is still there */
 	EXPECT_EQ(0, ibv_memcpy_to_dm(self->dm, 0, "e", 1));
 	/* a handle that names nothing, and one that names something else */
-	EXPECT_EQ(NULL, ibv_import_dm(ctx, self->dm->handle + 1000));
-	EXPECT_EQ(ENOENT, errno);
-	EXPECT_EQ(NULL, ibv_import_dm(ctx, self->dev.pd->handle));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(ENOENT, ibv_import_dm(ctx, self->dm->handle + 1000));
+	EXPECT_REFUSED(EINVAL, ibv_import_dm(ctx, self->dev.pd->handle));
 }
 
 TEST_F(export, no_descriptors)
@@ -232,8 +225,7 @@ TEST_F(export, revoked)
 	EXPECT_EQ(SIGBUS, touch(all));
 	EXPECT_EQ(SIGBUS, touch(all + 8192));
 	EXPECT_EQ(SIGBUS, touch(part));
-	EXPECT_EQ(NULL, map(self->fd));
-	EXPECT_EQ(ENODEV, errno);
+	EXPECT_REFUSED(ENODEV, map(self->fd));
 	munmap(part, 4096);
 	munmap(all, PAGES);
 }
@@ -422,7 +414,6 @@ TEST_F(export, importer_holds)
 /* a device that cannot reach a PCI function's memory cannot import it */
 TEST_F(export, importer_far)
 {
-	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
 	struct ibv_dm *dm;
 	char what[64];
 	int fd;
@@ -431,7 +422,7 @@ TEST_F(export, importer_far)
 		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
 	if (!mkt_hardware(what, sizeof(what), "p2p"))
 		SKIP(return, "no PCI function with memory for peers");
-	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_P2P);
+	dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_P2P);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 	EXPECT_NE(0, load_importer(fd, false));

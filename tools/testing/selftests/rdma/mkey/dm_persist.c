@@ -41,9 +41,8 @@ static int64_t on_device(const char *n, uint64_t physical)
 static int put(void)
 {
 	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 256 * 1024 };
-	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
 	struct mkt_setup s = {};
-	struct mkt_wr wr = {};
+	struct mkt_wr wr;
 	struct ibv_dm *dm;
 	struct ibv_mr *mr;
 	uint8_t *map;
@@ -54,7 +53,7 @@ static int put(void)
 	if (mkt_dev_open(&s.dev[0], 0) || mkt_dev_open(&s.dev[1], 1) ||
 	    mkt_setup(&s, &wants, "persist"))
 		return 1;
-	dm = ibmkey_alloc_dm(s.dev[0].ctx, &attr, IBMKEY_DM_PMEM);
+	dm = mkt_dm_alloc(&s.dev[0], LENGTH, 0, IBMKEY_DM_PMEM);
 	if (!dm) {
 		mkt_diag("no persistent memory: %s", strerror(errno));
 		return 1;
@@ -67,12 +66,7 @@ static int put(void)
 		return 1;
 
 	pattern(s.arena[1].mem[0].host + s.arena[1].leaf[0].at);
-	wr.op = MKT_WRITE;
-	wr.sge[0].addr = s.plain[1].addr;
-	wr.sge[0].length = LENGTH;
-	wr.sge[0].lkey = s.plain[1].mr->lkey;
-	wr.num_sge = 1;
-	wr.rkey = mr->rkey;
+	wr = mkt_plain_wr(&s, 1, MKT_WRITE, LENGTH, 0, mr->rkey);
 	if (mkt_status(&s.pair, 1, &wr) != IBV_WC_SUCCESS)
 		return 1;
 	wr = (struct mkt_wr){

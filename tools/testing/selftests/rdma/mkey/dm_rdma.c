@@ -17,34 +17,16 @@ FIXTURE_VARIANT(dm_rdma)
 	unsigned int flags;
 };
 
-FIXTURE_VARIANT_ADD(dm_rdma, mtu1024)
-{
-	.mtu = IBV_MTU_1024,
-};
-
-FIXTURE_VARIANT_ADD(dm_rdma, mtu4096)
-{
-	.mtu = IBV_MTU_4096,
-};
-
-FIXTURE_VARIANT_ADD(dm_rdma, srq)
-{
-	.mtu = IBV_MTU_1024,
-	.flags = MKT_QP_SRQ,
-};
+FIXTURE_VARIANT_ADD(dm_rdma, mtu1024) { .mtu = IBV_MTU_1024 };
+FIXTURE_VARIANT_ADD(dm_rdma, mtu4096) { .mtu = IBV_MTU_4096 };
+FIXTURE_VARIANT_ADD(dm_rdma, srq) { .mtu = IBV_MTU_1024, .flags = MKT_QP_SRQ };
 
 FIXTURE_SETUP(dm_rdma)
 {
-	struct mkt_wants wants = {
-		.mtu = variant->mtu,
-		.flags = variant->flags,
-		.host = 128 * 1024,
-		.dm = 64 * 1024,
-	};
 	unsigned int i;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .mtu = variant->mtu, .flags = variant->flags, .host = 128 * 1024,
+		  .dm = 64 * 1024);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, mkt_end_leaf(&self->dm[i], &self->s.arena[i], 2));
 	}
@@ -172,15 +154,7 @@ TEST_F(dm_rdma, rights)
 {
 	struct mkt_arena *arena = &self->s.arena[1];
 	unsigned int leaf = arena->num_leaves;
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 8,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_WRITE, 8, 0, 0);
 
 	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, 16, 1000,
 					IBV_ACCESS_REMOTE_READ, 0));
@@ -205,15 +179,7 @@ TEST_F(dm_rdma, deregistered)
 {
 	struct mkt_arena *arena = &self->s.arena[1];
 	unsigned int leaf = arena->num_leaves;
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 800,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_WRITE, 800, 0, 0);
 
 	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, 16, 1000, MKT_ACCESS_ALL,
 					0));

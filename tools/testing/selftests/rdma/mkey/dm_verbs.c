@@ -25,18 +25,6 @@ FIXTURE_TEARDOWN(dm)
 	mkt_dev_close(&self->dev);
 }
 
-static struct ibv_dm *dm_alloc(struct mkt_dev *dev, size_t length,
-			       uint32_t log_align)
-{
-	struct ibv_alloc_dm_attr attr = {
-		.length = length,
-		.log_align_req = log_align,
-	};
-
-	errno = 0;
-	return ibv_alloc_dm(dev->ctx, &attr);
-}
-
 static struct ibv_mr *dm_reg(struct mkt_dev *dev, struct ibv_dm *dm,
 			     uint64_t offset, size_t length)
 {
@@ -56,8 +44,7 @@ TEST_F(dm, zeroed)
 	ASSERT_NE(NULL, bytes);
 	for (round = 0; round < 2; round++)
 		for (i = 0; i < ARRAY_SIZE(dm_sizes); i++) {
-			struct ibv_dm *dm = dm_alloc(&self->dev, dm_sizes[i],
-						     0);
+			struct ibv_dm *dm = mkt_dm_alloc(&self->dev, dm_sizes[i], 0, 0);
 
 			ASSERT_NE(NULL, dm);
 			memset(bytes, 0xff, dm_sizes[i]);
@@ -80,25 +67,21 @@ TEST_F(dm, alloc_refused)
 	struct ibv_dm *dm;
 	uint32_t align;
 
-	EXPECT_EQ(NULL, dm_alloc(&self->dev, 0, 0));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, dm_alloc(&self->dev, max + 1, 0));
-	EXPECT_EQ(ENOMEM, errno);
-	EXPECT_EQ(NULL, dm_alloc(&self->dev, SIZE_MAX, 0));
+	EXPECT_REFUSED(EINVAL, mkt_dm_alloc(&self->dev, 0, 0, 0));
+	EXPECT_REFUSED(ENOMEM, mkt_dm_alloc(&self->dev, max + 1, 0, 0));
+	EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, SIZE_MAX, 0, 0));
 	EXPECT_NE(0, errno);
-	EXPECT_EQ(NULL, dm_alloc(&self->dev, 1ull << 32, 0));
+	EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, 1ull << 32, 0, 0));
 	EXPECT_NE(0, errno);
 	for (align = 0; align <= 12; align++) {
-		dm = dm_alloc(&self->dev, 100, align);
+		dm = mkt_dm_alloc(&self->dev, 100, align, 0);
 		ASSERT_NE(NULL, dm);
 		ASSERT_EQ(0, ibv_free_dm(dm));
 	}
 	for (align = 40; align < 200; align += 23) {
-		EXPECT_EQ(NULL, dm_alloc(&self->dev, 100, align));
-		EXPECT_EQ(EINVAL, errno);
+		EXPECT_REFUSED(EINVAL, mkt_dm_alloc(&self->dev, 100, align, 0));
 	}
-	EXPECT_EQ(NULL, dm_alloc(&self->dev, 100, UINT32_MAX));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(EINVAL, mkt_dm_alloc(&self->dev, 100, UINT32_MAX, 0));
 }
 
 /* a bit of a later version of libibverbs; nothing is allocated */
@@ -115,13 +98,11 @@ TEST_F(dm, alloc_comp_mask)
 		};
 
 		errno = 0;
-		EXPECT_EQ(NULL, ibv_alloc_dm(self->dev.ctx, &attr));
-		EXPECT_EQ(EINVAL, errno);
+		EXPECT_REFUSED(EINVAL, ibv_alloc_dm(self->dev.ctx, &attr));
 		for (n = 0; n < 2; n++) {
 			errno = 0;
-			EXPECT_EQ(NULL, ibmkey_alloc_dm(self->dev.ctx, &attr,
-							n ? IBMKEY_DM_HOST : 0));
-			EXPECT_EQ(EINVAL, errno);
+			EXPECT_REFUSED(EINVAL, ibmkey_alloc_dm(self->dev.ctx, &attr,
+							       n ? IBMKEY_DM_HOST : 0));
 		}
 	}
 	bytes = mkt_owner_bytes(&self->dev, getuid());
@@ -135,7 +116,7 @@ TEST_F(dm, copy)
 	size_t size = 20000;
 	uint8_t *expect = calloc(1, size), *seen = malloc(size + 64);
 	uint8_t *from = malloc(size + 64);
-	struct ibv_dm *dm = dm_alloc(&self->dev, size, 0);
+	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, size, 0, 0);
 
 	ASSERT_TRUE(expect && seen && from && dm);
 	for (i = 0; i < rounds; i++) {
@@ -178,7 +159,7 @@ TEST_F(dm, copy_refused)
 		{ UINT64_MAX, 1 }, { UINT64_MAX, 2 }, { 1, UINT64_MAX },
 		{ UINT64_MAX - 50, 100 }, { 1ull << 32, 1 },
 	};
-	struct ibv_dm *dm = dm_alloc(&self->dev, 100, 0);
+	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 100, 0, 0);
 	uint8_t bytes[256], seen[100];
 	unsigned int i;
 	void *gone;
@@ -220,27 +201,20 @@ TEST_F(dm, copy_refused)
 TEST_F(dm, register_refused)
 {
 	const int zero = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED;
-	struct ibv_dm *dm = dm_alloc(&self->dev, 1000, 0);
+	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 1000, 0, 0);
 	struct ibv_pd *pd = self->dev.pd;
 	struct ibv_mr *mr;
 
 	ASSERT_NE(NULL, dm);
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, MKT_ACCESS_ALL));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1001, zero));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 1, 1000, zero));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, UINT64_MAX, 2, zero));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 2, UINT64_MAX, zero));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 1001, 0, zero));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(EINVAL, ibv_reg_dm_mr(pd, dm, 0, 1000, MKT_ACCESS_ALL));
+	EXPECT_REFUSED(EINVAL, ibv_reg_dm_mr(pd, dm, 0, 1001, zero));
+	EXPECT_REFUSED(EINVAL, ibv_reg_dm_mr(pd, dm, 1, 1000, zero));
+	EXPECT_REFUSED(EINVAL, ibv_reg_dm_mr(pd, dm, UINT64_MAX, 2, zero));
+	EXPECT_REFUSED(EINVAL, ibv_reg_dm_mr(pd, dm, 2, UINT64_MAX, zero));
+	EXPECT_REFUSED(EINVAL, ibv_reg_dm_mr(pd, dm, 1001, 0, zero));
 	/* remote write without local write */
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, IBV_ACCESS_ZERO_BASED |
-				      IBV_ACCESS_REMOTE_WRITE));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(EINVAL, ibv_reg_dm_mr(pd, dm, 0, 1000,
+					     IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_WRITE));
 	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, zero |
 				      IBV_ACCESS_ON_DEMAND));
 	EXPECT_NE(0, errno);
@@ -254,7 +228,7 @@ TEST_F(dm, register_refused)
 /* an MR of zero bytes is an MR: the memory cannot be freed while it exists */
 TEST_F(dm, no_bytes)
 {
-	struct ibv_dm *dm = dm_alloc(&self->dev, 1000, 0);
+	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 1000, 0, 0);
 	static const uint64_t offset[] = { 0, 7, 1000 };
 	struct ibv_mr *mr, *key = ibmkey_alloc(self->dev.pd, 1);
 	struct ibv_sge sge = {};
@@ -280,7 +254,7 @@ TEST_F(dm, no_bytes)
 
 TEST_F(dm, busy_while_registered)
 {
-	struct ibv_dm *dm = dm_alloc(&self->dev, 5000, 0);
+	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 5000, 0, 0);
 	struct ibv_mr *one, *two, *key;
 	struct ibv_sge sge = { .length = 100 };
 
@@ -323,7 +297,7 @@ TEST_F(dm, all_of_it)
 		uint64_t taken = 0;
 
 		for (n = 0; n < DM_MANY; n++) {
-			dms[n] = dm_alloc(&self->dev, piece, 0);
+			dms[n] = mkt_dm_alloc(&self->dev, piece, 0, 0);
 			if (!dms[n])
 				break;
 			taken += piece;
@@ -335,10 +309,10 @@ TEST_F(dm, all_of_it)
 		first = first ?: taken;
 		EXPECT_EQ(first, taken);
 		/* refused several times */
-		EXPECT_EQ(NULL, dm_alloc(&self->dev, piece, 0));
-		EXPECT_EQ(NULL, dm_alloc(&self->dev, piece, 0));
+		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, piece, 0, 0));
+		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, piece, 0, 0));
 		EXPECT_EQ(0, ibv_free_dm(dms[--n]));
-		dms[n] = dm_alloc(&self->dev, piece, 0);
+		dms[n] = mkt_dm_alloc(&self->dev, piece, 0, 0);
 		EXPECT_NE(NULL, dms[n++]);
 		while (n) {
 			EXPECT_EQ(0, ibv_free_dm(dms[--n]));

@@ -159,7 +159,7 @@ TEST_F(view, many)
 
 	ASSERT_NE(NULL, dm);
 	for (i = 0; i < MANY; i++) {
-		dm[i] = dm_alloc(&self->dev, IBMKEY_DM_HOST);
+		dm[i] = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_HOST);
 		ASSERT_NE(NULL, dm[i]);
 		ASSERT_EQ(0, copy_often(dm[i]));
 		byte = i;
@@ -217,7 +217,7 @@ TEST_F(view, threads)
 
 	ASSERT_EQ(0, pthread_barrier_init(&start, NULL, THREADS));
 	for (round = 0; round < mkt_scale(100, 10); round++) {
-		struct ibv_dm *dm = dm_alloc(&self->dev, IBMKEY_DM_HOST);
+		struct ibv_dm *dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_HOST);
 
 		ASSERT_NE(NULL, dm);
 		for (i = 0; i < THREADS; i++) {

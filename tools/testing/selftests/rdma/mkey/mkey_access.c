@@ -186,8 +186,7 @@ TEST_F(access, last_byte)
 /* zero bytes of device memory, so that no access reaches a byte */
 TEST_F(access, no_bytes)
 {
-	struct ibv_alloc_dm_attr attr = { .length = 100 };
-	struct ibv_dm *dm = ibv_alloc_dm(self->s.dev[1].ctx, &attr);
+	struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[1], 100, 0, 0);
 	struct mkt_wr wr;
 	struct ibv_mr *mr;
 	unsigned int i;

@@ -19,42 +19,18 @@ FIXTURE_VARIANT(atomic)
 	unsigned int direct;
 };
 
-FIXTURE_VARIANT_ADD(atomic, host)
-{
-	.leaf = 0,
-};
+FIXTURE_VARIANT_ADD(atomic, host) { .leaf = 0 };
 
 /* a leaf whose addresses are not those of the process */
-FIXTURE_VARIANT_ADD(atomic, shifted)
-{
-	.leaf = 1,
-	.direct = 1,
-};
-
-FIXTURE_VARIANT_ADD(atomic, dm)
-{
-	.leaf = 3,
-	.direct = 3,
-};
+FIXTURE_VARIANT_ADD(atomic, shifted) { .leaf = 1, .direct = 1 };
+FIXTURE_VARIANT_ADD(atomic, dm) { .leaf = 3, .direct = 3 };
 
 /* no address of the MR is aligned both in the MR and in memory */
-FIXTURE_VARIANT_ADD(atomic, dm_odd)
-{
-	.leaf = 2,
-	.direct = 3,
-};
+FIXTURE_VARIANT_ADD(atomic, dm_odd) { .leaf = 2, .direct = 3 };
 
 FIXTURE_SETUP(atomic)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 64 * 1024,
-		.dm = 32 * 1024,
-		.max_entries = 16,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 64 * 1024, .dm = 32 * 1024, .max_entries = 16);
 	self->first = -self->s.arena[1].leaf[variant->leaf].at & 7;
 }
 

@@ -343,13 +343,8 @@ TEST_F(rebound, shorter)
 		.lkey = self->odp->lkey,
 	};
 	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = { .addr = plain[0].addr, .length = 2048, .lkey = plain[0].mr->lkey },
-		.num_sge = 1,
-		.remote_addr = PAGE - 1024,
-		.rkey = self->s.key[1]->rkey,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 2048, PAGE - 1024,
+					self->s.key[1]->rkey);
 	struct ibmkey_wr rebind;
 	struct ibv_wc wc;
 

@@ -20,9 +20,7 @@ TEST_F(fail_nth, dm_copy)
 
 static int fail_dm_alloc(FIXTURE_DATA(fail_nth) *self)
 {
-	struct ibv_alloc_dm_attr attr = { .length = 100000 };
-
-	self->dm = ibv_alloc_dm(self->c.dev.ctx, &attr);
+	self->dm = mkt_dm_alloc(&self->c.dev, 100000, 0, 0);
 	return self->dm ? 0 : errno;
 }
 
@@ -53,12 +51,7 @@ TEST_F(fail_nth, dm_alloc)
 
 static int fail_far_alloc(FIXTURE_DATA(fail_nth) *self)
 {
-	struct ibv_alloc_dm_attr attr = {
-		.length = 100000,
-		.log_align_req = 15,
-	};
-
-	self->dm = ibmkey_alloc_dm(self->c.dev.ctx, &attr, self->class);
+	self->dm = mkt_dm_alloc(&self->c.dev, 100000, 15, self->class);
 	return self->dm ? 0 : errno;
 }
 

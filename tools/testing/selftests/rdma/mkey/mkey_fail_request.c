@@ -27,11 +27,6 @@ FIXTURE(fail_request)
 
 FIXTURE_SETUP(fail_request)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 256 * 1024,
-		.max_entries = 256,
-	};
 	const char *dir = getenv("MODULE_DIR") ?: ".";
 	char command[512];
 
@@ -40,8 +35,7 @@ FIXTURE_SETUP(fail_request)
 	snprintf(command, sizeof(command), "%s/" MODULE_FILE, dir);
 	if (access(command, R_OK))
 		SKIP(return, "no " MODULE ".ko in MODULE_DIR");
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 256 * 1024, .max_entries = 256);
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[0].pd, ROOM));
 	snprintf(command, sizeof(command), "insmod '%s/" MODULE_FILE "' symbol=" SYMBOL, dir);
 	ASSERT_EQ(0, system(command));

@@ -25,14 +25,7 @@ FIXTURE(in_turn)
 
 FIXTURE_SETUP(in_turn)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 3 * ZONE,
-		.max_entries = 8,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 3 * ZONE, .max_entries = 8);
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, ROOM));
 	self->host = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
 }
@@ -311,16 +304,7 @@ TEST_F(in_turn, an_access_sees_one_layout)
 		{ .self = self, .by_request = true },
 	};
 	struct turn_layout layout;
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 32,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = self->s.key[1]->rkey,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 32, 0, self->s.key[1]->rkey);
 
 	memset(self->host, 0xa0, ZONE);
 	memset(self->host + ZONE, 0xa1, ZONE);

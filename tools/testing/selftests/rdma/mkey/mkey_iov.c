@@ -28,13 +28,7 @@ FIXTURE(iov)
 
 FIXTURE_SETUP(iov)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_4096,
-		.host = 1024 * 1024,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .mtu = IBV_MTU_4096, .host = 1024 * 1024);
 	self->pd = self->s.dev[1].pd;
 	self->page = sysconf(_SC_PAGESIZE);
 	self->memory = mmap(NULL, IOV_PAGES * self->page, PROT_READ | PROT_WRITE,
@@ -58,16 +52,7 @@ static int iov_mrs(struct mkt_setup *s)
 
 static int iov_transfer(struct mkt_setup *s, enum mkt_op op, struct ibv_mr *key)
 {
-	struct mkt_wr wr = {
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = key->length,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = key->rkey,
-	};
+	struct mkt_wr wr = mkt_plain_wr(s, 0, op, key->length, 0, key->rkey);
 
 	return mkt_status(&s->pair, 0, &wr);
 }
@@ -213,16 +198,9 @@ TEST_F(iov, peers_have_no_rights_to_the_mrs)
 	ASSERT_EQ(0, ibmkey_query_layout(key, &info, 0, NULL, 2, block));
 	EXPECT_EQ(block[0].lkey, block[1].lkey);
 	for (i = 0; i < ARRAY_SIZE(ops); i++) {
-		struct mkt_wr wr = {
-			.op = ops[i],
-			.sge[0] = {
-				.addr = self->s.plain[0].addr,
-				.length = ops[i] == MKT_READ || ops[i] == MKT_WRITE ? 64 : 8,
-				.lkey = self->s.plain[0].mr->lkey,
-			},
-			.num_sge = 1,
-			.rkey = key->rkey,
-		};
+		struct mkt_wr wr = mkt_plain_wr(&self->s, 0, ops[i],
+						ops[i] == MKT_READ || ops[i] == MKT_WRITE ? 64 : 8,
+						0, key->rkey);
 
 		EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 		/* an element, and the bytes between them */
@@ -248,8 +226,7 @@ TEST_F(iov, read_only)
 	struct ibv_mr *key;
 
 	ASSERT_EQ(0, mprotect(self->memory, IOV_PAGES * self->page, PROT_READ));
-	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, 2, MKT_ACCESS_ALL));
-	EXPECT_EQ(EFAULT, errno);
+	EXPECT_REFUSED(EFAULT, ibmkey_reg_iov(self->pd, iov, 2, MKT_ACCESS_ALL));
 	key = ibmkey_reg_iov(self->pd, iov, 2, IBV_ACCESS_REMOTE_READ);
 	ASSERT_NE(NULL, key);
 	EXPECT_EQ(IBV_WC_SUCCESS, iov_transfer(&self->s, MKT_READ, key));
@@ -271,8 +248,7 @@ TEST_F(iov, registration_fails)
 		before = iov_mrs(&self->s);
 		ASSERT_EQ(0, munmap(iov[k].iov_base, self->page));
 		errno = 0;
-		EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, 8, MKT_ACCESS_ALL));
-		EXPECT_EQ(EFAULT, errno);
+		EXPECT_REFUSED(EFAULT, ibmkey_reg_iov(self->pd, iov, 8, MKT_ACCESS_ALL));
 		EXPECT_EQ(before, iov_mrs(&self->s));
 		ASSERT_EQ(iov[k].iov_base,
 			  mmap(iov[k].iov_base, self->page, PROT_READ | PROT_WRITE,
@@ -299,8 +275,7 @@ TEST_F(iov, key_fails)
 		for (i = 0; i < elements[k]; i++)
 			iov[i] = (struct iovec){ self->memory + 2 * (i % 1000), 1 };
 		errno = 0;
-		EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, iov, elements[k], 0));
-		EXPECT_EQ(ENOSPC, errno);
+		EXPECT_REFUSED(ENOSPC, ibmkey_reg_iov(self->pd, iov, elements[k], 0));
 		EXPECT_EQ(before, iov_mrs(&self->s));
 		free(iov);
 	}
@@ -312,19 +287,13 @@ TEST_F(iov, arguments)
 	struct iovec huge = { self->memory, SIZE_MAX };
 	int before = iov_mrs(&self->s);
 
-	EXPECT_EQ(NULL, ibmkey_reg_iov(NULL, &one, 1, 0));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, NULL, 1, 0));
-	EXPECT_EQ(EFAULT, errno);
-	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &one, 0, 0));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &none, 1, 0));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &huge, 1, 0));
-	EXPECT_EQ(EOVERFLOW, errno);
+	EXPECT_REFUSED(EINVAL, ibmkey_reg_iov(NULL, &one, 1, 0));
+	EXPECT_REFUSED(EFAULT, ibmkey_reg_iov(self->pd, NULL, 1, 0));
+	EXPECT_REFUSED(EINVAL, ibmkey_reg_iov(self->pd, &one, 0, 0));
+	EXPECT_REFUSED(EINVAL, ibmkey_reg_iov(self->pd, &none, 1, 0));
+	EXPECT_REFUSED(EOVERFLOW, ibmkey_reg_iov(self->pd, &huge, 1, 0));
 	/* as for ibv_reg_mr(): remote writes without local writes */
-	EXPECT_EQ(NULL, ibmkey_reg_iov(self->pd, &one, 1, IBV_ACCESS_REMOTE_WRITE));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(EINVAL, ibmkey_reg_iov(self->pd, &one, 1, IBV_ACCESS_REMOTE_WRITE));
 	EXPECT_EQ(EINVAL, ibmkey_dereg(NULL));
 	EXPECT_EQ(before, iov_mrs(&self->s));
 }

@@ -16,15 +16,8 @@ FIXTURE_VARIANT(large)
 	enum ibv_mtu mtu;
 };
 
-FIXTURE_VARIANT_ADD(large, mtu1024)
-{
-	.mtu = IBV_MTU_1024,
-};
-
-FIXTURE_VARIANT_ADD(large, mtu4096)
-{
-	.mtu = IBV_MTU_4096,
-};
+FIXTURE_VARIANT_ADD(large, mtu1024) { .mtu = IBV_MTU_1024 };
+FIXTURE_VARIANT_ADD(large, mtu4096) { .mtu = IBV_MTU_4096 };
 
 static size_t large_message(void)
 {
@@ -263,15 +256,7 @@ TEST_F(large, long_range)
 		{ .addr = block.addr, .length = 16, .lkey = block.lkey },
 		{ .addr = first, .length = 5 * gib, .lkey = self->s.key[1]->lkey },
 	};
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 70000,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 70000, 0, 0);
 	const uint8_t *seen = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	const uint8_t *from = arena->expect + arena->leaf[0].at;
 	const uint64_t at[] = { 0, 4 * gib - 35000, 5 * gib - 70000 }, repeat = 8 * gib / lap + 1;

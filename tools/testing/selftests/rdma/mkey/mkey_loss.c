@@ -26,30 +26,10 @@ FIXTURE_VARIANT(loss)
 	const char *netem;
 };
 
-FIXTURE_VARIANT_ADD(loss, list)
-{
-	.kind = MKT_LIST,
-	.netem = LOSS,
-};
-
-FIXTURE_VARIANT_ADD(loss, strided)
-{
-	.kind = MKT_STRIDED,
-	.netem = LOSS,
-};
-
-FIXTURE_VARIANT_ADD(loss, general_srq)
-{
-	.kind = MKT_GENERAL,
-	.flags = MKT_QP_SRQ,
-	.netem = LOSS,
-};
-
-FIXTURE_VARIANT_ADD(loss, reordered)
-{
-	.each_kind = true,
-	.netem = "delay 4ms reorder 40%",
-};
+FIXTURE_VARIANT_ADD(loss, list) { .kind = MKT_LIST, .netem = LOSS };
+FIXTURE_VARIANT_ADD(loss, strided) { .kind = MKT_STRIDED, .netem = LOSS };
+FIXTURE_VARIANT_ADD(loss, general_srq) { .kind = MKT_GENERAL, .flags = MKT_QP_SRQ, .netem = LOSS };
+FIXTURE_VARIANT_ADD(loss, reordered) { .each_kind = true, .netem = "delay 4ms reorder 40%" };
 
 static int loss_bind(struct mkt_setup *s, struct mkt_end *end,
 		     unsigned int side, enum mkt_kind kind)

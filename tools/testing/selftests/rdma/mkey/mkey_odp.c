@@ -29,16 +29,8 @@ FIXTURE_VARIANT(odp)
 	uint64_t shift;
 };
 
-FIXTURE_VARIANT_ADD(odp, private)
-{
-	.shift = 0x123456000,
-};
-
-FIXTURE_VARIANT_ADD(odp, shared)
-{
-	.shared = true,
-	.shift = 0x123456000,
-};
+FIXTURE_VARIANT_ADD(odp, private) { .shift = 0x123456000 };
+FIXTURE_VARIANT_ADD(odp, shared) { .shared = true, .shift = 0x123456000 };
 
 FIXTURE_SETUP(odp)
 {

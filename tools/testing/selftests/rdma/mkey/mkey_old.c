@@ -15,26 +15,7 @@
 #define ROOM 4096
 #define AT_ONCE 16
 
-FIXTURE(old)
-{
-	struct mkt_setup s;
-};
-
-FIXTURE_SETUP(old)
-{
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 64 * 1024,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-}
-
-FIXTURE_TEARDOWN(old)
-{
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
+MKT_FIXTURE(old, .host = 64 * 1024)
 
 /*
  * The leaves of a layout that a request replaced can be deregistered at once: the

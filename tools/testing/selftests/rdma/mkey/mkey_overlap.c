@@ -18,15 +18,8 @@ FIXTURE_VARIANT(overlap)
 	enum ibv_mtu mtu;
 };
 
-FIXTURE_VARIANT_ADD(overlap, mtu1024)
-{
-	.mtu = IBV_MTU_1024,
-};
-
-FIXTURE_VARIANT_ADD(overlap, mtu4096)
-{
-	.mtu = IBV_MTU_4096,
-};
+FIXTURE_VARIANT_ADD(overlap, mtu1024) { .mtu = IBV_MTU_1024 };
+FIXTURE_VARIANT_ADD(overlap, mtu4096) { .mtu = IBV_MTU_4096 };
 
 /* the last leaf, whose few bytes are described often */
 #define SMALL 4
@@ -34,16 +27,10 @@ FIXTURE_VARIANT_ADD(overlap, mtu4096)
 
 FIXTURE_SETUP(overlap)
 {
-	struct mkt_wants wants = {
-		.mtu = variant->mtu,
-		.host = 64 * 1024,
-		.dm = 32 * 1024,
-		.max_entries = 64,
-	};
 	unsigned int i;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .mtu = variant->mtu, .host = 64 * 1024, .dm = 32 * 1024,
+		  .max_entries = 64);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, mkt_arena_add_leaf(&self->s.arena[i], 0, 20011,
 						SMALL_BYTES, MKT_ACCESS_ALL,

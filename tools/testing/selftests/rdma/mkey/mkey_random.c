@@ -11,43 +11,15 @@
 
 #include "mkey_harness.h"
 
-FIXTURE(random)
-{
-	struct mkt_setup s;
-};
-
 FIXTURE_VARIANT(random)
 {
 	enum ibv_mtu mtu;
 };
 
-FIXTURE_VARIANT_ADD(random, mtu1024)
-{
-	.mtu = IBV_MTU_1024,
-};
+MKT_FIXTURE(random, .mtu = variant->mtu, .host = 192 * 1024, .dm = 96 * 1024, .max_entries = 300)
 
-FIXTURE_VARIANT_ADD(random, mtu4096)
-{
-	.mtu = IBV_MTU_4096,
-};
-
-FIXTURE_SETUP(random)
-{
-	struct mkt_wants wants = {
-		.mtu = variant->mtu,
-		.host = 192 * 1024,
-		.dm = 96 * 1024,
-		.max_entries = 300,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-}
-
-FIXTURE_TEARDOWN(random)
-{
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
+FIXTURE_VARIANT_ADD(random, mtu1024) { .mtu = IBV_MTU_1024 };
+FIXTURE_VARIANT_ADD(random, mtu4096) { .mtu = IBV_MTU_4096 };
 
 static enum mkt_kind random_kind(struct mkt_setup *s)
 {

@@ -24,15 +24,8 @@ FIXTURE_VARIANT(rebind)
 	bool on_demand;
 };
 
-FIXTURE_VARIANT_ADD(rebind, pinned)
-{
-	.on_demand = false,
-};
-
-FIXTURE_VARIANT_ADD(rebind, odp)
-{
-	.on_demand = true,
-};
+FIXTURE_VARIANT_ADD(rebind, pinned) { .on_demand = false };
+FIXTURE_VARIANT_ADD(rebind, odp) { .on_demand = true };
 
 /* replaces leaf 0 by an ODP MR over the same memory */
 static int rebind_on_demand(struct mkt_arena *arena)
@@ -52,14 +45,7 @@ static int rebind_on_demand(struct mkt_arena *arena)
 
 FIXTURE_SETUP(rebind)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 4 * ZONE,
-		.max_entries = 600,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 4 * ZONE, .max_entries = 600);
 	if (variant->on_demand && rebind_on_demand(&self->s.arena[1]))
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
 }

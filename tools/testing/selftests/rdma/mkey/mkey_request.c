@@ -20,28 +20,13 @@ FIXTURE_VARIANT(request)
 	unsigned int flags;
 };
 
-FIXTURE_VARIANT_ADD(request, rc)
-{
-	.flags = 0,
-};
-
-FIXTURE_VARIANT_ADD(request, uc)
-{
-	.flags = MKT_QP_UC,
-};
+FIXTURE_VARIANT_ADD(request, rc) { .flags = 0 };
+FIXTURE_VARIANT_ADD(request, uc) { .flags = MKT_QP_UC };
 
 FIXTURE_SETUP(request)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.flags = variant->flags,
-		.host = HOST,
-		.dm = 32 * 1024,
-		.max_entries = 1024,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .flags = variant->flags, .host = HOST, .dm = 32 * 1024,
+		  .max_entries = 1024);
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[0].pd, ROOM));
 }
 

@@ -45,37 +45,14 @@ FIXTURE_VARIANT(rights)
 	int flags;		/* of the leaf, or of the MR */
 };
 
-FIXTURE_VARIANT_ADD(rights, bind)
-{
-	.way = RIGHTS_BIND,
-};
-
-FIXTURE_VARIANT_ADD(rights, bind_odp)
-{
-	.way = RIGHTS_BIND,
-	.flags = IBV_ACCESS_ON_DEMAND,
-};
-
-FIXTURE_VARIANT_ADD(rights, rereg)
-{
-	.way = RIGHTS_REREG,
-};
-
-FIXTURE_VARIANT_ADD(rights, rereg_pd)
-{
-	.way = RIGHTS_REREG_PD,
-};
+FIXTURE_VARIANT_ADD(rights, bind) { .way = RIGHTS_BIND };
+FIXTURE_VARIANT_ADD(rights, bind_odp) { .way = RIGHTS_BIND, .flags = IBV_ACCESS_ON_DEMAND };
+FIXTURE_VARIANT_ADD(rights, rereg) { .way = RIGHTS_REREG };
+FIXTURE_VARIANT_ADD(rights, rereg_pd) { .way = RIGHTS_REREG_PD };
 
 FIXTURE_SETUP(rights)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 4 * ZONE,
-		.max_entries = 4,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 4 * ZONE, .max_entries = 4);
 	self->way = variant->way;
 	self->zone[0] = self->s.arena[1].mem[0].host;
 	self->zone[1] = self->zone[0] + ZONE;

@@ -33,14 +33,7 @@ FIXTURE(tag)
 
 FIXTURE_SETUP(tag)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 4 * ZONE,
-		.max_entries = 4,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 4 * ZONE, .max_entries = 4);
 	self->key = self->s.key[1];
 	self->zone[0] = self->s.arena[1].mem[0].host;
 	self->zone[1] = self->zone[0] + ZONE;

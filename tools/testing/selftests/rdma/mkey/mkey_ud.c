@@ -7,56 +7,19 @@
 
 #define GRH 40
 
-FIXTURE(ud)
-{
-	struct mkt_setup s;
-};
-
 FIXTURE_VARIANT(ud)
 {
 	enum mkt_kind kind;
 	unsigned int flags;
 };
 
-FIXTURE_VARIANT_ADD(ud, list)
-{
-	.kind = MKT_LIST,
-};
+MKT_FIXTURE(ud, .mtu = IBV_MTU_4096, .flags = MKT_QP_UD | variant->flags, .host = 64 * 1024,
+	    .dm = 32 * 1024, .max_entries = 32)
 
-FIXTURE_VARIANT_ADD(ud, indexed)
-{
-	.kind = MKT_INDEXED,
-};
-
-FIXTURE_VARIANT_ADD(ud, strided)
-{
-	.kind = MKT_STRIDED,
-};
-
-FIXTURE_VARIANT_ADD(ud, interleaved_srq)
-{
-	.kind = MKT_INTERLEAVED,
-	.flags = MKT_QP_SRQ,
-};
-
-FIXTURE_SETUP(ud)
-{
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_4096,
-		.flags = MKT_QP_UD | variant->flags,
-		.host = 64 * 1024,
-		.dm = 32 * 1024,
-		.max_entries = 32,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-}
-
-FIXTURE_TEARDOWN(ud)
-{
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
+FIXTURE_VARIANT_ADD(ud, list) { .kind = MKT_LIST };
+FIXTURE_VARIANT_ADD(ud, indexed) { .kind = MKT_INDEXED };
+FIXTURE_VARIANT_ADD(ud, strided) { .kind = MKT_STRIDED };
+FIXTURE_VARIANT_ADD(ud, interleaved_srq) { .kind = MKT_INTERLEAVED, .flags = MKT_QP_SRQ };
 
 static int ud_bind(struct mkt_setup *s, struct mkt_end *end, unsigned int side,
 		   enum mkt_kind kind)

@@ -243,8 +243,7 @@ TEST_F(window, invalidate_refused)
  */
 TEST_F(window, hidden_region)
 {
-	struct ibv_alloc_dm_attr attr = { .length = 64 };
-	struct ibv_dm *dm = ibv_alloc_dm(self->s.dev[1].ctx, &attr);
+	struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[1], 64, 0, 0);
 	unsigned int tag, bad = 0;
 	uint64_t counter = 0;
 	struct ibv_mr *mr;

@@ -40,14 +40,9 @@ static struct ibv_mr *yield_leaf(FIXTURE_DATA(yield) *self)
 
 FIXTURE_SETUP(yield)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 64 * 1024,
-	};
 	unsigned int i;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 64 * 1024);
 	self->at = self->s.arena[1].mem[0].host;
 	memset(self->at, BYTE, LENGTH);
 	ASSERT_EQ(0, mkt_arena_adopt(&self->s.arena[1], 0, LENGTH));
@@ -85,16 +80,7 @@ static int yield_bind(FIXTURE_DATA(yield) *self, struct ibv_mr *key, struct ibv_
 
 static int yield_read(FIXTURE_DATA(yield) *self, uint32_t rkey)
 {
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = LENGTH,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = rkey,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, LENGTH, 0, rkey);
 
 	return mkt_status(&self->s.pair, 0, &wr);
 }
@@ -200,8 +186,7 @@ TEST_F(yield, a_window_keeps_the_leaf)
 TEST_F(yield, unknown_flags)
 {
 	errno = 0;
-	EXPECT_EQ(NULL, yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD << 1));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_REFUSED(EINVAL, yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD << 1));
 }
 
 struct yield_loop {

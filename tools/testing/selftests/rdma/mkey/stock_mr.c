@@ -23,21 +23,9 @@ FIXTURE_VARIANT(stock)
 	unsigned int flags;
 };
 
-FIXTURE_VARIANT_ADD(stock, mtu1024)
-{
-	.mtu = IBV_MTU_1024,
-};
-
-FIXTURE_VARIANT_ADD(stock, mtu4096)
-{
-	.mtu = IBV_MTU_4096,
-};
-
-FIXTURE_VARIANT_ADD(stock, srq)
-{
-	.mtu = IBV_MTU_1024,
-	.flags = MKT_QP_SRQ,
-};
+FIXTURE_VARIANT_ADD(stock, mtu1024) { .mtu = IBV_MTU_1024 };
+FIXTURE_VARIANT_ADD(stock, mtu4096) { .mtu = IBV_MTU_4096 };
+FIXTURE_VARIANT_ADD(stock, srq) { .mtu = IBV_MTU_1024, .flags = MKT_QP_SRQ };
 
 FIXTURE_SETUP(stock)
 {
@@ -115,17 +103,8 @@ TEST_F(stock, atomics)
 TEST_F(stock, errors)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 64,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = leaf->addr + leaf->length - 63,
-		.rkey = leaf->mr->rkey,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_WRITE, 64, leaf->addr + leaf->length - 63,
+					leaf->mr->rkey);
 
 	/* one byte beyond the end */
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
@@ -224,17 +203,7 @@ TEST_F(stock, windows_uc)
 TEST_F(stock, rereg)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 100,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = leaf->addr,
-		.rkey = leaf->mr->rkey,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 100, leaf->addr, leaf->mr->rkey);
 
 	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
 				   self->s.dev[1].pd, IBV_ACCESS_LOCAL_WRITE));
@@ -307,16 +276,7 @@ TEST_F(stock, windows)
 	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 8192, access, 0));
 	leaf = &arena->leaf[arena->num_leaves - 1];
 	for (t = 0; t < ARRAY_SIZE(types); t++) {
-		struct mkt_wr wr = {
-			.op = MKT_WRITE,
-			.sge[0] = {
-				.addr = self->s.plain[0].addr,
-				.length = 1500,
-				.lkey = self->s.plain[0].mr->lkey,
-			},
-			.num_sge = 1,
-			.remote_addr = leaf->addr + 17,
-		};
+		struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_WRITE, 1500, leaf->addr + 17, 0);
 		struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, types[t]);
 
 		ASSERT_NE(NULL, mw);

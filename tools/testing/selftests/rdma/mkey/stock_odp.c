@@ -27,16 +27,8 @@ FIXTURE_VARIANT(odp)
 	enum ibv_mtu mtu;
 };
 
-FIXTURE_VARIANT_ADD(odp, same)
-{
-	.mtu = IBV_MTU_1024,
-};
-
-FIXTURE_VARIANT_ADD(odp, shifted)
-{
-	.shift = 0x123456000,
-	.mtu = IBV_MTU_4096,
-};
+FIXTURE_VARIANT_ADD(odp, same) { .mtu = IBV_MTU_1024 };
+FIXTURE_VARIANT_ADD(odp, shifted) { .shift = 0x123456000, .mtu = IBV_MTU_4096 };
 
 FIXTURE_SETUP(odp)
 {

@@ -21,15 +21,8 @@ FIXTURE_VARIANT(access)
 	unsigned int leaf;
 };
 
-FIXTURE_VARIANT_ADD(access, host)
-{
-	.leaf = 1,
-};
-
-FIXTURE_VARIANT_ADD(access, dm)
-{
-	.leaf = 2,
-};
+FIXTURE_VARIANT_ADD(access, host) { .leaf = 1 };
+FIXTURE_VARIANT_ADD(access, dm) { .leaf = 2 };
 
 static inline int access_bind(struct mkt_setup *s, unsigned int side,
 			      const struct ibmkey_block *block, uint64_t repeat,
@@ -41,16 +34,9 @@ static inline int access_bind(struct mkt_setup *s, unsigned int side,
 
 FIXTURE_SETUP(access)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 64 * 1024,
-		.dm = 32 * 1024,
-		.max_entries = 4,
-	};
 	struct mkt_leaf *leaf;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 64 * 1024, .dm = 32 * 1024, .max_entries = 4);
 	leaf = &self->s.arena[1].leaf[variant->leaf];
 	/* aligned in memory, as atomics need */
 	self->block.addr = leaf->addr + (-leaf->at & 7);

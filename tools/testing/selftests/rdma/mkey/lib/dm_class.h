@@ -25,29 +25,10 @@ FIXTURE_VARIANT(class)
 	uint32_t bit;
 };
 
-FIXTURE_VARIANT_ADD(class, host)
-{
-	.place = HOST,
-	.bit = IBMKEY_DM_HOST,
-};
-
-FIXTURE_VARIANT_ADD(class, node)
-{
-	.place = NODE,
-	.bit = IBMKEY_DM_NODE,
-};
-
-FIXTURE_VARIANT_ADD(class, p2p)
-{
-	.place = P2P,
-	.bit = IBMKEY_DM_P2P,
-};
-
-FIXTURE_VARIANT_ADD(class, pmem)
-{
-	.place = PMEM,
-	.bit = IBMKEY_DM_PMEM,
-};
+FIXTURE_VARIANT_ADD(class, host) { .place = HOST, .bit = IBMKEY_DM_HOST };
+FIXTURE_VARIANT_ADD(class, node) { .place = NODE, .bit = IBMKEY_DM_NODE };
+FIXTURE_VARIANT_ADD(class, p2p) { .place = P2P, .bit = IBMKEY_DM_P2P };
+FIXTURE_VARIANT_ADD(class, pmem) { .place = PMEM, .bit = IBMKEY_DM_PMEM };
 
 /* the node that the device offers */
 #define FAR_NODE 1
@@ -95,18 +76,6 @@ FIXTURE_SETUP(class)
 FIXTURE_TEARDOWN(class)
 {
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
-
-static inline struct ibv_dm *class_alloc(struct mkt_dev *dev, size_t length,
-					 uint32_t log_align, uint64_t which)
-{
-	struct ibv_alloc_dm_attr attr = {
-		.length = length,
-		.log_align_req = log_align,
-	};
-
-	errno = 0;
-	return ibmkey_alloc_dm(dev->ctx, &attr, which);
 }
 
 #endif /* MKEY_TEST_DM_CLASS_H */

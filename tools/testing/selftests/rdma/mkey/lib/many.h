@@ -26,15 +26,9 @@ FIXTURE(many)
 
 FIXTURE_SETUP(many)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_4096,
-		.host = 64 * 1024,
-		.max_entries = 2,
-	};
 	unsigned int i;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .mtu = IBV_MTU_4096, .host = 64 * 1024, .max_entries = 2);
 	self->leaf = &self->s.arena[1].leaf[0];
 	self->repeat[0] = 3;
 	self->repeat[1] = 2;

@@ -47,4 +47,38 @@
 		     (dev)->name);					\
 } while (0)
 
+/*
+ * Opens both devices, and makes two sides of them; the other arguments are fields of struct
+ * mkt_wants
+ */
+#define MKT_SETUP(setup, ...) do {					\
+	struct mkt_wants __wants = { __VA_ARGS__ };			\
+									\
+	MKT_OPEN_EXTENDED((setup)->dev);				\
+	ASSERT_EQ(0, mkt_setup(setup, &__wants, _metadata->name));	\
+} while (0)
+
+/* a fixture that is two sides and nothing else */
+#define MKT_FIXTURE(name, ...)						\
+FIXTURE(name)								\
+{									\
+	struct mkt_setup s;						\
+};									\
+									\
+FIXTURE_SETUP(name)							\
+{									\
+	MKT_SETUP(&self->s, __VA_ARGS__);				\
+}									\
+									\
+FIXTURE_TEARDOWN(name)							\
+{									\
+	EXPECT_EQ(0, mkt_teardown(&self->s));				\
+}
+
+/* a call that returns an object is refused */
+#define EXPECT_REFUSED(err, call) do {					\
+	EXPECT_EQ(NULL, call);						\
+	EXPECT_EQ(err, errno);						\
+} while (0)
+
 #endif /* MKEY_HARNESS_H */

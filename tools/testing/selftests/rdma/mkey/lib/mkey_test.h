@@ -30,7 +30,7 @@ struct mkt_setup {
 };
 
 struct mkt_wants {
-	enum ibv_mtu mtu;
+	enum ibv_mtu mtu;		/* zero: 1024 bytes */
 	unsigned int flags;		/* MKT_QP_* */
 	size_t host;			/* bytes of each arena */
 	size_t dm;			/* zero: no device memory */
@@ -41,6 +41,12 @@ struct mkt_wants {
 int mkt_end_draw(struct mkt_end *end, struct mkt_setup *setup,
 		 unsigned int side, enum mkt_kind kind,
 		 const struct mkt_draw *draw, int access);
+/*
+ * A request of side @side between its plain memory and @length bytes from @addr on of @rkey. An
+ * atomic adds or writes 3.
+ */
+struct mkt_wr mkt_plain_wr(const struct mkt_setup *setup, unsigned int side, enum mkt_op op,
+			   uint32_t length, uint64_t addr, uint32_t rkey);
 /*
  * Runs one request of side 0 between its plain memory and @length bytes from
  * @addr on of @rkey; returns the status. An atomic adds or writes 3.

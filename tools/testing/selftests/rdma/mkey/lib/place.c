@@ -64,6 +64,18 @@ int64_t mkt_owner_bytes(const struct mkt_dev *dev, uid_t uid)
 	return found;
 }
 
+struct ibv_dm *mkt_dm_alloc(const struct mkt_dev *dev, size_t length, uint32_t log_align,
+			    uint64_t class)
+{
+	struct ibv_alloc_dm_attr attr = {
+		.length = length,
+		.log_align_req = log_align,
+	};
+
+	errno = 0;
+	return class ? ibmkey_alloc_dm(dev->ctx, &attr, class) : ibv_alloc_dm(dev->ctx, &attr);
+}
+
 void *mkt_dm_map(struct ibv_dm *dm, size_t length)
 {
 	int fd, err = ibmkey_export_dm(dm, &fd);

@@ -13,6 +13,10 @@
  */
 bool mkt_hardware(char *what, size_t size, const char *class);
 
+/* allocates device memory of a class, 0 for the standard verb; NULL and errno */
+struct ibv_dm *mkt_dm_alloc(const struct mkt_dev *dev, size_t length, uint32_t log_align,
+			    uint64_t class);
+
 struct mkt_pool {
 	uint64_t total;		/* bytes; 0 before the pool's first use */
 	uint64_t used;

@@ -19,16 +19,9 @@ FIXTURE(rereg)
 
 FIXTURE_SETUP(rereg)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 64 * 1024,
-		.dm = 8 * 1024,
-		.max_entries = 4,
-	};
 	struct mkt_arena *arena = &self->s.arena[1];
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 64 * 1024, .dm = 8 * 1024, .max_entries = 4);
 	self->other = arena->num_mems;
 	ASSERT_EQ(0, mkt_arena_add_host(arena, OTHER_SIZE));
 	ASSERT_EQ(0, mkt_arena_fill(arena, &self->s.rng));

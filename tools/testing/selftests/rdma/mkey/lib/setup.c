@@ -31,20 +31,19 @@ static int mkt_setup_side(struct mkt_setup *setup, unsigned int i,
 int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	      const char *salt)
 {
+	enum ibv_mtu mtu = wants->mtu ?: IBV_MTU_1024;
 	char name[64];
 	unsigned int i;
 	int err = 0;
 
 	/* variants of a test use different seeds */
-	snprintf(name, sizeof(name), "%s/%zu/%x", salt,
-		 mkt_mtu_bytes(wants->mtu), wants->flags);
+	snprintf(name, sizeof(name), "%s/%zu/%x", salt, mkt_mtu_bytes(mtu), wants->flags);
 	mkt_rng_init(&setup->rng, name);
 	for (i = 0; i < 2 && !err; i++)
 		err = mkt_setup_side(setup, i, wants);
 	if (!err)
 		err = mkt_pair_create(&setup->pair, &setup->dev[0],
-				      &setup->dev[1], wants->mtu,
-				      wants->flags);
+				      &setup->dev[1], mtu, wants->flags);
 	return err;
 }
 
@@ -64,21 +63,27 @@ int mkt_end_draw(struct mkt_end *end, struct mkt_setup *setup,
 	return err;
 }
 
-int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
-	      uint64_t addr, uint32_t length)
+struct mkt_wr mkt_plain_wr(const struct mkt_setup *setup, unsigned int side, enum mkt_op op,
+			   uint32_t length, uint64_t addr, uint32_t rkey)
 {
-	struct mkt_wr wr = {
+	return (struct mkt_wr) {
 		.op = op,
 		.sge[0] = {
-			.addr = setup->plain[0].addr,
+			.addr = setup->plain[side].addr,
 			.length = length,
-			.lkey = setup->plain[0].mr->lkey,
+			.lkey = setup->plain[side].mr->lkey,
 		},
 		.num_sge = 1,
 		.remote_addr = addr,
 		.rkey = rkey,
 		.swap_add = 3,
 	};
+}
+
+int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
+	      uint64_t addr, uint32_t length)
+{
+	struct mkt_wr wr = mkt_plain_wr(setup, 0, op, length, addr, rkey);
 
 	return mkt_status(&setup->pair, 0, &wr);
 }

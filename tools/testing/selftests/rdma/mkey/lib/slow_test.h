@@ -132,18 +132,7 @@ static inline int slow_bind_to(struct ibv_mr *key, uint64_t addr, const struct i
 static inline struct mkt_wr slow_wr(const struct mkt_setup *s, enum mkt_op op, uint64_t addr,
 				    uint32_t rkey)
 {
-	return (struct mkt_wr) {
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = op == MKT_FETCH_ADD ? 8 : LENGTH,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = addr,
-		.rkey = rkey,
-		.swap_add = 3,
-	};
+	return mkt_plain_wr(s, 0, op, op == MKT_FETCH_ADD ? 8 : LENGTH, addr, rkey);
 }
 
 /* holds pages back, and starts a request of side 0 that waits for one; returns a message or NULL */

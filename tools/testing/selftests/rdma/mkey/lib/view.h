@@ -50,13 +50,6 @@ static inline unsigned int views(void)
 	return found;
 }
 
-static inline struct ibv_dm *dm_alloc(struct mkt_dev *dev, uint32_t class)
-{
-	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
-
-	return ibmkey_alloc_dm(dev->ctx, &attr, class);
-}
-
 /* copy until the library has mapped the memory, if it can */
 static inline int copy_often(struct ibv_dm *dm)
 {
@@ -74,7 +67,7 @@ FIXTURE_SETUP(view)
 	MKT_OPEN_SIDE(&self->dev, 0);
 	if (mkt_pool(&self->dev, "host", &self->before))
 		SKIP(return, "no debugfs");
-	self->dm = dm_alloc(&self->dev, IBMKEY_DM_HOST);
+	self->dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_HOST);
 	ASSERT_NE(NULL, self->dm);
 	self->files = open_files();
 }
