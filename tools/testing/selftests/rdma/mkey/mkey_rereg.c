@@ -2,15 +2,111 @@
 /*
  * subject: MRs that are registered again over other memory: ibv_rereg_mr() with a new
  * translation. The lkey and rkey stay, the bytes are elsewhere. An MR with a key or a window
- * over it cannot be moved.
+ * over it cannot be moved. An MR can be moved again and again while a peer writes to it.
  * sets: smp
  */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "rereg.h"
+#include "mkey_harness.h"
+#include "raw.h"
+
+#define TRANSLATION IBV_REREG_MR_CHANGE_TRANSLATION
+#define OTHER_SIZE (96 * 1024)
+
+FIXTURE(rereg)
+{
+	struct mkt_setup s;
+	struct ibv_mr *mr;		/* leaf 0 of side 1 */
+	unsigned int other;		/* memory that it is moved to */
+	uint32_t lkey, rkey;
+};
+
+FIXTURE_SETUP(rereg)
+{
+	struct mkt_arena *arena = &self->s.arena[1];
+
+	MKT_SETUP(&self->s, .host = 64 * 1024, .dm = 8 * 1024, .max_entries = 4);
+	self->other = arena->num_mems;
+	ASSERT_EQ(0, mkt_arena_add_host(arena, OTHER_SIZE));
+	ASSERT_EQ(0, mkt_arena_fill(arena, &self->s.rng));
+	self->mr = arena->leaf[0].mr;
+	self->lkey = self->mr->lkey;
+	self->rkey = self->mr->rkey;
+}
+
+FIXTURE_TEARDOWN(rereg)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* tells the arena where leaf 0 is now */
+static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset, size_t length,
+		       uint64_t iova)
+{
+	struct mkt_arena *arena = &s->arena[1];
+
+	arena->leaf[0].addr = iova;
+	arena->leaf[0].length = length;
+	arena->leaf[0].at = arena->mem[mem].at + offset;
+	mkt_end_free(&s->plain[1]);
+	return mkt_end_leaf(&s->plain[1], arena, 0);
+}
+
+/* registers leaf 0 again; its addresses are the process's plus @shift */
+static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd, uint32_t access,
+		    unsigned int mem, size_t offset, size_t length, uint64_t shift)
+{
+	struct mkt_arena *arena = &s->arena[1];
+	uint8_t *start = arena->mem[mem].host + offset;
+	uint64_t iova = (uintptr_t)start + shift;
+	int err;
+
+	err = mkt_raw_rereg_to(arena->leaf[0].mr, flags | TRANSLATION, pd,
+			       access, start, length, iova);
+	return err ?: rereg_moved(s, mem, offset, length, iova);
+}
+
+/* moves bytes to and from leaf 0, with it on either side */
+static int rereg_use(struct mkt_setup *s)
+{
+	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_SEND };
+	size_t max = s->plain[1].map.length;
+	unsigned int o, side;
+	int err = 0;
+
+	if (max > s->plain[0].map.length)
+		max = s->plain[0].map.length;
+	for (o = 0; o < ARRAY_SIZE(ops); o++)
+		for (side = 0; side < 2 && !err; side++) {
+			struct mkt_xfer xfer = {
+				.op = ops[o],
+				.side = side,
+				.end = { &s->plain[0], &s->plain[1] },
+				.length = o ? mkt_between(&s->rng, 1, max) :
+					      max,
+				.num_sge = 2,
+			};
+			unsigned int from = mkt_xfer_source(&xfer);
+
+			/* backwards from the end */
+			xfer.offset[1] = s->plain[1].map.length - xfer.length;
+			err = mkt_arena_fill(&s->arena[from], &s->rng);
+			if (!err)
+				err = mkt_xfer(&s->pair, &xfer);
+		}
+	return err;
+}
+
+static int rereg_status(struct mkt_setup *s, enum mkt_op op, uint64_t addr, uint32_t length)
+{
+	return mkt_try(s, s->arena[1].leaf[0].mr->rkey, op, addr, length);
+}
 
 TEST_F(rereg, other_memory)
 {
@@ -296,6 +392,125 @@ TEST_F(rereg, verb)
 	}
 	ASSERT_EQ(0, err);
 	ASSERT_EQ(0, rereg_moved(s, self->other, 0, 20000, (uintptr_t)start));
+	EXPECT_EQ(0, rereg_use(s));
+}
+
+#define PACKET 1024
+#define MESSAGE (12 * PACKET)
+
+struct rereg_mover {
+	struct mkt_setup *s;
+	unsigned int mem[2];
+	atomic_bool stop;
+	unsigned int done, busy;
+	int err;
+};
+
+/* moves the MR between two memories, with the same addresses */
+static void *rereg_mover(void *arg)
+{
+	struct rereg_mover *m = arg;
+	struct mkt_arena *arena = &m->s->arena[1];
+	unsigned int i;
+	int err;
+
+	for (i = 0; !m->stop; i++) {
+		err = mkt_raw_rereg_to(arena->leaf[0].mr, TRANSLATION,
+				       m->s->dev[1].pd, 0,
+				       arena->mem[m->mem[i & 1]].host, MESSAGE,
+				       0x100000);
+		m->done += !err;
+		m->busy += err == EBUSY;
+		if (err && err != EBUSY)
+			m->err = err;
+		/* the MR is hidden at most half of the time */
+		usleep(5000);
+	}
+	return NULL;
+}
+
+static unsigned int rereg_done(const struct rereg_mover *m)
+{
+	unsigned int done = __atomic_load_n(&m->done, __ATOMIC_RELAXED);
+
+	return done;
+}
+
+/* number of packets with @value that are in neither memory */
+static unsigned int rereg_lost(const uint8_t *const at[2], size_t length, uint8_t value)
+{
+	unsigned int lost = 0, i;
+	size_t p;
+
+	for (p = 0; p < length; p += PACKET) {
+		bool found = false;
+
+		for (i = 0; i < 2; i++)
+			found |= at[i][p] == value &&
+				 !memcmp(at[i] + p, at[i] + p + 1, PACKET - 1);
+		lost += !found;
+	}
+	return lost;
+}
+
+/* number of packets that were written in part */
+static unsigned int rereg_torn(const uint8_t *const at[2])
+{
+	unsigned int torn = 0, i;
+	size_t p;
+
+	for (i = 0; i < 2; i++)
+		for (p = 0; p < MESSAGE; p += PACKET)
+			torn += !!memcmp(at[i] + p, at[i] + p + 1, PACKET - 1);
+	return torn;
+}
+
+/* each packet of a WRITE is in one of the memories, or is refused */
+TEST_F(rereg, under_traffic)
+{
+	struct mkt_setup *s = &self->s;
+	struct rereg_mover mover = { .s = s, .mem = { 0, self->other } };
+	uint8_t *from = s->arena[0].mem[0].host + 61;
+	unsigned int i, n = mkt_scale(1500, 200), refused = 0, lost = 0, torn = 0;
+	const uint8_t *at[2] = {
+		s->arena[1].mem[0].host,
+		s->arena[1].mem[self->other].host,
+	};
+	pthread_t thread;
+
+	memset(s->arena[1].mem[0].host, 0, MESSAGE);
+	memset(s->arena[1].mem[self->other].host, 0, MESSAGE);
+	ASSERT_EQ(0, mkt_raw_rereg_to(self->mr, TRANSLATION, s->dev[1].pd, 0,
+				      at[1], MESSAGE, 0x100000));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_mover, &mover));
+	for (i = 0; i < n || !rereg_done(&mover); i++) {
+		size_t length = i & 1 ? MESSAGE : PACKET;
+		int status;
+
+		memset(from, i % 255 + 1, length);
+		status = rereg_status(s, MKT_WRITE, 0x100000, length);
+		if (status != IBV_WC_SUCCESS) {
+			ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, status);
+			refused++;
+		} else {
+			lost += rereg_lost(at, length, i % 255 + 1);
+		}
+		torn += rereg_torn(at);
+	}
+	mover.stop = true;
+	pthread_join(thread, NULL);
+	TH_LOG("%u messages, %u of them refused, moved %u times, busy %u times",
+	       i, refused, mover.done, mover.busy);
+	EXPECT_EQ(0, mover.err);
+	EXPECT_EQ(0, lost);
+	EXPECT_EQ(0, torn);
+	EXPECT_LT(0, mover.done);
+	EXPECT_GT(i, refused);
+	ASSERT_EQ(0, mkt_arena_adopt(&s->arena[1], s->arena[1].mem[0].at,
+				     MESSAGE));
+	ASSERT_EQ(0, mkt_arena_adopt(&s->arena[1],
+				     s->arena[1].mem[self->other].at, MESSAGE));
+	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 0, 8192, 0));
 	EXPECT_EQ(0, rereg_use(s));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The physical place of device memory, as the machine reports it. */
+/* What a test finds out about its machine, or changes there. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -172,4 +172,66 @@ bool mkt_in_iomem(uint64_t physical, const char *what)
 			found = true;
 	fclose(file);
 	return found;
+}
+
+bool mkt_write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+	bool written = f && fputs(text, f) >= 0;
+
+	return f && !fclose(f) && written;
+}
+
+bool mkt_faults_may_sleep(bool on)
+{
+	static const char *const dirs[] = { "failslab", "fail_page_alloc", NULL };
+	const char *const *dir;
+	bool done = true;
+	char path[64];
+
+	for (dir = dirs; *dir; dir++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/ignore-gfp-wait", *dir);
+		done &= mkt_write_file(path, on ? "N" : "Y");
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/verbose", *dir);
+		done &= mkt_write_file(path, on ? "0" : "2");
+	}
+	return done;
+}
+
+bool mkt_netem_open(struct mkt_netem *netem, const struct mkt_dev *dev)
+{
+	memset(netem, 0, sizeof(*netem));
+	if (!*dev->netns ||
+	    !mkt_command(netem->netdev, sizeof(netem->netdev),
+			 "ip netns exec %s cat /sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/0",
+			 dev->netns, dev->name))
+		return false;
+	netem->netdev[strcspn(netem->netdev, "\n")] = '\0';
+	netem->dev = dev;
+	return true;
+}
+
+static int mkt_netem_tc(struct mkt_netem *netem, const char *verb, const char *what)
+{
+	char command[384];
+
+	snprintf(command, sizeof(command),
+		 "ip netns exec %s tc qdisc %s dev %s root %s 2>/dev/null",
+		 netem->dev->netns, verb, netem->netdev, what);
+	return system(command);
+}
+
+bool mkt_netem_set(struct mkt_netem *netem, const char *what)
+{
+	char discipline[128];
+
+	snprintf(discipline, sizeof(discipline), "netem %s", what);
+	return !mkt_netem_tc(netem, "replace", discipline);
+}
+
+void mkt_netem_close(struct mkt_netem *netem)
+{
+	if (netem->dev)
+		mkt_netem_tc(netem, "del", "");
+	netem->dev = NULL;
 }

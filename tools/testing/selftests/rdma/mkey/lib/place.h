@@ -5,7 +5,7 @@
 
 #include "dev.h"
 
-/* place.c: the physical place of device memory */
+/* the physical place of device memory */
 
 /*
  * Prepares the memory of class "p2p" or "pmem". Writes its place to @what: a
@@ -40,13 +40,13 @@ int mkt_node_of(uint64_t physical);
 bool mkt_in_bar(uint64_t physical, const char *device);
 bool mkt_in_iomem(uint64_t physical, const char *what);
 
-/* faults.c: allocations that fail, on a kernel with fault injection */
+/* allocations that fail, on a kernel with fault injection */
 
 bool mkt_write_file(const char *path, const char *text);
 /* lets allocations that may sleep fail, too, without a line in the log for each */
 bool mkt_faults_may_sleep(bool on);
 
-/* netem.c: a link that loses packets or changes their order; needs root */
+/* a link that loses packets or changes their order; needs root */
 
 struct mkt_netem {
 	const struct mkt_dev *dev;
