@@ -6,17 +6,9 @@
  * fault injection.
  * needs: faults
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "mkey_harness.h"
+#include "fail.h"
 
 #define LINK "rxe_mktf"
-#define MODULE "mkey_fail_add"
-#define PARAMETERS "/sys/module/" MODULE "/parameters/"
-#define MODULE_FILE "tools/testing/selftests/rdma/mkey/test_modules/" MODULE ".ko"
 
 FIXTURE(fail_link)
 {
@@ -24,71 +16,44 @@ FIXTURE(fail_link)
 	bool module, netdev;
 };
 
-/* what is in the file at @path, or 0 characters */
-static size_t link_read(const char *path, char *text, size_t size)
-{
-	FILE *f = fopen(path, "re");
-	size_t n = f ? fread(text, 1, size - 1, f) : 0;
-
-	text[n] = '\0';
-	if (f)
-		fclose(f);
-	return n;
-}
-
 static int link_references(void)
 {
 	char text[16];
 
-	return link_read("/sys/module/ib_mkey/refcnt", text, sizeof(text)) ?
+	return fail_read("/sys/module/ib_mkey/refcnt", text, sizeof(text)) ?
 		       atoi(text) : -1;
-}
-
-/* loads the module that has allocations fail, for ib_mkey's way of adding a device */
-static int load_module(const char *dir)
-{
-	char command[512];
-
-	snprintf(command, sizeof(command), "insmod '%s/" MODULE_FILE "' symbol=ib_mkey_rxe_add",
-		 dir);
-	return system(command);
 }
 
 FIXTURE_SETUP(fail_link)
 {
-	const char *dir = getenv("MODULE_DIR") ?: ".";
-	char path[512];
+	int err;
 
 	self->references = link_references();
 	if (geteuid() || self->references < 0)
 		SKIP(return, "not root, or no ib_mkey");
-	snprintf(path, sizeof(path), "%s/" MODULE_FILE, dir);
-	if (access(path, R_OK))
-		SKIP(return, "no " MODULE ".ko in MODULE_DIR");
-	ASSERT_EQ(0, load_module(dir));
+	err = fail_load("ib_mkey_rxe_add");
+	if (err == ENOENT)
+		SKIP(return, "no " FAIL_MODULE ".ko in MODULE_DIR");
+	ASSERT_EQ(0, err);
 	self->module = true;
 	ASSERT_EQ(0, system("ip link add " LINK " type dummy"));
 	self->netdev = true;
 	ASSERT_EQ(0, system("ip link set " LINK " up"));
-	ASSERT_TRUE(mkt_faults_may_sleep(true));
 }
 
 FIXTURE_TEARDOWN(fail_link)
 {
-	if (self->netdev) {
-		EXPECT_TRUE(mkt_faults_may_sleep(false));
+	if (self->netdev)
 		EXPECT_EQ(0, system("ip link delete " LINK));
-	}
-	if (self->module) {
-		EXPECT_EQ(0, system("rmmod " MODULE));
-	}
+	if (self->module)
+		EXPECT_EQ(0, fail_unload());
 }
 
 static bool link_is_extended(void)
 {
 	char text[4096];
 
-	return link_read("/sys/kernel/debug/ib_mkey/pools", text, sizeof(text)) &&
+	return fail_read("/sys/kernel/debug/ib_mkey/pools", text, sizeof(text)) &&
 	       strstr(text, LINK " ");
 }
 
@@ -101,19 +66,14 @@ struct outcome {
 static bool link_try(FIXTURE_DATA(fail_link) *self, unsigned int nth,
 		     struct outcome *outcome)
 {
-	char text[16];
 	int references;
 
-	snprintf(text, sizeof(text), "%u", nth);
-	if (!mkt_write_file(PARAMETERS "nth", text)) {
+	if (fail_module_arm(nth)) {
 		mkt_diag("fault %u: not set", nth);
 		return false;
 	}
 	outcome->added = !system("rdma link add " LINK " type rxe netdev " LINK);
-	link_read(PARAMETERS "allocations", text, sizeof(text));
-	outcome->allocations = strtoul(text, NULL, 10);
-	link_read(PARAMETERS "failed", text, sizeof(text));
-	outcome->failed = text[0] == 'Y';
+	outcome->failed = fail_module_happened(&outcome->allocations);
 	if (outcome->added && !link_is_extended()) {
 		mkt_diag("fault %u: the link is not extended", nth);
 		return false;
@@ -160,11 +120,4 @@ TEST_F(fail_link, add)
 	EXPECT_TRUE(now.added);
 }
 
-int main(int argc, char **argv)
-{
-	if (access("/proc/thread-self/fail-nth", W_OK)) {
-		ksft_print_header();
-		ksft_exit_skip("this kernel has no fault injection\n");
-	}
-	return test_harness_run(argc, argv);
-}
+FAIL_MAIN

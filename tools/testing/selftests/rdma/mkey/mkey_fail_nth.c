@@ -1,21 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Runs every command with its first allocation or user copy failing, then with its
- * second, and so on until it succeeds. A command that fails changes nothing. Needs a kernel with
- * fault injection; kmemleak finds leaks.
+ * subject: Runs every command and call with its first allocation or user copy failing, then with
+ * its second, and so on until it succeeds. What fails changes nothing. Needs a kernel with fault
+ * injection; kmemleak finds leaks.
  * needs: faults
  */
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
+#include "commands.h"
 #include "fail.h"
 
-static int fail_create(FIXTURE_DATA(fail_nth) *self)
+FIXTURE(fail_nth)
 {
-	mkt_command_build(&self->c, &self->cmd, CREATE);
-	return 0;
+	struct mkt_commands c;
+	int fd;			/* /proc/thread-self/fail-nth */
+	struct mkt_ioctl cmd;	/* what is run */
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+	uint8_t *memory;	/* of @iov */
+	struct iovec iov[3];
+	struct ib_uverbs_mkey_indexed wanted;
+	const FIXTURE_VARIANT(fail_nth) *call;
+};
+
+/* a call under test: a command, or run(), which alone has faults */
+FIXTURE_VARIANT(fail_nth)
+{
+	enum mkt_what what;
+	/* the command before it, and the kinds of layout after both */
+	bool bound;
+	enum mkt_what from;
+	uint32_t kind, kept;
+	int (*before)(FIXTURE_DATA(fail_nth) *self);
+	int (*run)(FIXTURE_DATA(fail_nth) *self);
+	/* undoes the call and checks the state that @err implies */
+	int (*after)(FIXTURE_DATA(fail_nth) *self, int err);
+	bool none;		/* the call may have no allocation or copy */
+	uint32_t class;		/* of the device memory that it allocates */
+	const char *pool;
+};
+
+static int fail_command(FIXTURE_DATA(fail_nth) *self, enum mkt_what what)
+{
+	struct mkt_ioctl cmd;
+
+	mkt_command_build(&self->c, &cmd, what);
+	return mkt_ioctl_run(self->c.dev.ctx, &cmd);
 }
 
 static int fail_created(FIXTURE_DATA(fail_nth) *self, int err)
@@ -28,104 +59,17 @@ static int fail_created(FIXTURE_DATA(fail_nth) *self, int err)
 	return mkt_ioctl_run(self->c.dev.ctx, &cmd);
 }
 
-TEST_F(fail_nth, create)
+/* the key was bound to another kind of layout, which stays if the call fails */
+static int fail_bound(FIXTURE_DATA(fail_nth) *self, int err)
 {
-	static const struct fail_op op = {
-		fail_create, fail_run_command, fail_created,
-	};
-	int before = mkt_dev_count(&self->c.dev, "mr");
+	uint32_t kind = err ? self->call->kept : self->call->kind;
 
-	EXPECT_LT(0, fail_sweep(self, &op));
-	if (before >= 0) {
-		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
-	}
+	return fail_command(self, QUERY) ?: self->c.info.kind == kind ? 0 : EBADMSG;
 }
 
-/* the key was bound to another kind of layout, which stays if this fails */
-static int fail_list(FIXTURE_DATA(fail_nth) *self)
-{
-	mkt_command_build(&self->c, &self->cmd, BIND_LIST);
-	return fail_command(self, BIND_INTERLEAVED);
-}
-
-static int fail_list_bound(FIXTURE_DATA(fail_nth) *self, int err)
-{
-	int seen = fail_command(self, QUERY);
-
-	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_INTERLEAVED :
-					     IB_UVERBS_MKEY_LIST) ? 0 : EBADMSG;
-}
-
-TEST_F(fail_nth, bind_list)
-{
-	static const struct fail_op op = {
-		fail_list, fail_run_command, fail_list_bound,
-	};
-
-	EXPECT_LT(0, fail_sweep(self, &op));
-	/* every MR is released */
-	ASSERT_EQ(0, fail_command(self, UNBIND));
-	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
-	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
-}
-
-static int fail_interleaved(FIXTURE_DATA(fail_nth) *self)
-{
-	mkt_command_build(&self->c, &self->cmd, BIND_INTERLEAVED);
-	return fail_command(self, BIND_LIST);
-}
-
-static int fail_interleaved_bound(FIXTURE_DATA(fail_nth) *self, int err)
-{
-	int seen = fail_command(self, QUERY);
-
-	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_LIST :
-					     IB_UVERBS_MKEY_INTERLEAVED) ?
-		       0 : EBADMSG;
-}
-
-TEST_F(fail_nth, bind_interleaved)
-{
-	static const struct fail_op op = {
-		fail_interleaved, fail_run_command, fail_interleaved_bound,
-	};
-
-	EXPECT_LT(0, fail_sweep(self, &op));
-	ASSERT_EQ(0, fail_command(self, UNBIND));
-	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
-	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
-}
-
-static int fail_indexed(FIXTURE_DATA(fail_nth) *self)
-{
-	mkt_command_build(&self->c, &self->cmd, BIND_INDEXED);
-	return fail_command(self, BIND_LIST);
-}
-
-static int fail_indexed_bound(FIXTURE_DATA(fail_nth) *self, int err)
-{
-	int seen = fail_command(self, QUERY);
-
-	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_LIST :
-					     IB_UVERBS_MKEY_INDEXED) ?
-		       0 : EBADMSG;
-}
-
-TEST_F(fail_nth, bind_indexed)
-{
-	static const struct fail_op op = {
-		fail_indexed, fail_run_command, fail_indexed_bound,
-	};
-
-	EXPECT_LT(0, fail_sweep(self, &op));
-	ASSERT_EQ(0, fail_command(self, UNBIND));
-	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
-	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
-}
-
+/* asks for the indices, too */
 static int fail_query_indices(FIXTURE_DATA(fail_nth) *self)
 {
-	mkt_command_build(&self->c, &self->cmd, QUERY);
 	self->wanted = (struct ib_uverbs_mkey_indexed){
 		.indices = (uintptr_t)self->c.bytes,
 		.num_indices = 3,
@@ -133,96 +77,43 @@ static int fail_query_indices(FIXTURE_DATA(fail_nth) *self)
 	};
 	mkt_ioctl_add(&self->cmd, IB_MKEY_ATTR_QUERY_INDEXED,
 		      sizeof(self->wanted), (uintptr_t)&self->wanted);
-	return fail_command(self, BIND_INDEXED);
-}
-
-TEST_F(fail_nth, query_indices)
-{
-	static const struct fail_op op = {
-		fail_query_indices, fail_run_command,
-	};
-
-	EXPECT_LT(0, fail_sweep(self, &op));
+	return 0;
 }
 
 /* binds one key to blocks and another to nothing: both or neither */
 static int fail_many(FIXTURE_DATA(fail_nth) *self)
 {
 	struct mkt_ioctl unbind;
-	int err;
 
 	mkt_raw_unbind(&unbind, self->c.other->handle);
-	err = mkt_ioctl_run(self->c.dev.ctx, &unbind);
-	mkt_command_build(&self->c, &self->cmd, BIND_MANY);
-	return err ?: fail_command(self, BIND_INTERLEAVED);
+	return mkt_ioctl_run(self->c.dev.ctx, &unbind);
 }
 
 static int fail_many_bound(FIXTURE_DATA(fail_nth) *self, int err)
 {
-	int seen = fail_command(self, QUERY);
-	uint32_t kind = self->c.info.kind;
+	uint32_t kind = err ? IB_UVERBS_MKEY_UNBOUND : IB_UVERBS_MKEY_INTERLEAVED;
+	int seen = fail_bound(self, err);
 	struct mkt_ioctl other;
 
 	mkt_raw_query(&other, self->c.other->handle, &self->c.info);
-	seen = seen ?: mkt_ioctl_run(self->c.dev.ctx, &other);
-	if (err)
-		return seen ?: kind == IB_UVERBS_MKEY_INTERLEAVED &&
-			       self->c.info.kind == IB_UVERBS_MKEY_UNBOUND ?
-			       0 : EBADMSG;
-	return seen ?: kind == IB_UVERBS_MKEY_LIST &&
-		       self->c.info.kind == IB_UVERBS_MKEY_INTERLEAVED ?
-		       0 : EBADMSG;
+	return seen ?: mkt_ioctl_run(self->c.dev.ctx, &other) ?:
+	       self->c.info.kind == kind ? 0 : EBADMSG;
 }
 
-TEST_F(fail_nth, bind_many)
+/* three registrations, a key and a bind: what was done before the failure is undone */
+static int fail_iov(FIXTURE_DATA(fail_nth) *self)
 {
-	static const struct fail_op op = {
-		fail_many, fail_run_command, fail_many_bound,
-	};
+	const size_t page = sysconf(_SC_PAGESIZE), size = 2 * ARRAY_SIZE(self->iov) * page;
+	unsigned int i;
 
-	EXPECT_LT(0, fail_sweep(self, &op));
-	ASSERT_EQ(0, fail_command(self, UNBIND));
-	EXPECT_EQ(0, ibmkey_unbind(self->c.other));
-	EXPECT_EQ(0, ibmkey_unbind(self->c.third));
-	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
-	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
-}
-
-static int fail_unbind(FIXTURE_DATA(fail_nth) *self)
-{
-	mkt_command_build(&self->c, &self->cmd, UNBIND);
-	return fail_command(self, BIND_LIST);
-}
-
-static int fail_unbound(FIXTURE_DATA(fail_nth) *self, int err)
-{
-	int seen = fail_command(self, QUERY);
-
-	return seen ?: self->c.info.kind == (err ? IB_UVERBS_MKEY_LIST :
-					     IB_UVERBS_MKEY_UNBOUND) ?
-		       0 : EBADMSG;
-}
-
-TEST_F(fail_nth, unbind)
-{
-	static const struct fail_op op = {
-		fail_unbind, fail_run_command, fail_unbound,
-	};
-
-	EXPECT_LE(0, fail_sweep(self, &op));
-}
-
-static int fail_query(FIXTURE_DATA(fail_nth) *self)
-{
-	mkt_command_build(&self->c, &self->cmd, QUERY);
+	if (!self->memory)
+		self->memory = aligned_alloc(page, size);
+	if (!self->memory)
+		return ENOMEM;
+	memset(self->memory, 0, size);
+	for (i = 0; i < ARRAY_SIZE(self->iov); i++)
+		self->iov[i] = (struct iovec){ self->memory + 2 * i * page, 100 };
 	return 0;
-}
-
-TEST_F(fail_nth, query)
-{
-	static const struct fail_op op = { fail_query, fail_run_command };
-
-	EXPECT_LT(0, fail_sweep(self, &op));
 }
 
 static int fail_reg_iov(FIXTURE_DATA(fail_nth) *self)
@@ -237,29 +128,212 @@ static int fail_iov_registered(FIXTURE_DATA(fail_nth) *self, int err)
 	return err ? 0 : ibmkey_dereg(self->mr);
 }
 
-/* three registrations, a key and a bind: what was done before the failure is undone */
-TEST_F(fail_nth, reg_iov)
+static int fail_dm_alloc(FIXTURE_DATA(fail_nth) *self)
 {
-	static const struct fail_op op = {
-		NULL, fail_reg_iov, fail_iov_registered,
-	};
-	const size_t page = sysconf(_SC_PAGESIZE), size = 2 * ARRAY_SIZE(self->iov) * page;
-	uint8_t *memory = aligned_alloc(page, size);
-	int before = mkt_dev_count(&self->c.dev, "mr");
-	unsigned int i;
+	self->dm = mkt_dm_alloc(&self->c.dev, 100000, self->call->class ? 15 : 0,
+				self->call->class);
+	return self->dm ? 0 : errno;
+}
 
-	ASSERT_NE(NULL, memory);
-	memset(memory, 0, size);
-	for (i = 0; i < ARRAY_SIZE(self->iov); i++)
-		self->iov[i] = (struct iovec){ memory + 2 * i * page, 100 };
-	EXPECT_LT(0, fail_sweep(self, &op));
-	if (before >= 0) {
-		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
+static int fail_dm_allocated(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	return err ? 0 : ibv_free_dm(self->dm);
+}
+
+static int fail_export(FIXTURE_DATA(fail_nth) *self)
+{
+	uint16_t id = self->call->what == DM_VIEW ? IB_MKEY_ATTR_DM_VIEW_HANDLE :
+						    IB_MKEY_ATTR_DM_EXPORT_HANDLE;
+
+	mkt_ioctl_attr(&self->cmd, id)->data = self->dm->handle;
+	return mkt_ioctl_run(self->c.dev.ctx, &self->cmd);
+}
+
+/* a failure leaves no descriptor, and the memory can be freed */
+static int fail_exported(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	bool open = fcntl(self->c.first_fd, F_GETFD) >= 0;
+
+	if (open)
+		close(self->c.first_fd);
+	return open == !err ? ibv_free_dm(self->dm) : EBADMSG;
+}
+
+static int fail_dm_reg(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mr = ibv_reg_dm_mr(self->c.dev.pd, self->c.arena.mem[1].dm, 3,
+				 1000, MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+	return self->mr ? 0 : errno;
+}
+
+static int fail_dm_registered(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	return err ? 0 : ibv_dereg_mr(self->mr);
+}
+
+FIXTURE_VARIANT_ADD(fail_nth, create) { .what = CREATE, .after = fail_created };
+FIXTURE_VARIANT_ADD(fail_nth, bind_list) {
+	.what = BIND_LIST, .bound = true, .from = BIND_INTERLEAVED,
+	.kind = IB_UVERBS_MKEY_LIST, .kept = IB_UVERBS_MKEY_INTERLEAVED, .after = fail_bound,
+};
+FIXTURE_VARIANT_ADD(fail_nth, bind_interleaved) {
+	.what = BIND_INTERLEAVED, .bound = true, .from = BIND_LIST,
+	.kind = IB_UVERBS_MKEY_INTERLEAVED, .kept = IB_UVERBS_MKEY_LIST, .after = fail_bound,
+};
+FIXTURE_VARIANT_ADD(fail_nth, bind_indexed) {
+	.what = BIND_INDEXED, .bound = true, .from = BIND_LIST,
+	.kind = IB_UVERBS_MKEY_INDEXED, .kept = IB_UVERBS_MKEY_LIST, .after = fail_bound,
+};
+FIXTURE_VARIANT_ADD(fail_nth, bind_many) {
+	.what = BIND_MANY, .bound = true, .from = BIND_INTERLEAVED,
+	.kind = IB_UVERBS_MKEY_LIST, .kept = IB_UVERBS_MKEY_INTERLEAVED,
+	.before = fail_many, .after = fail_many_bound,
+};
+FIXTURE_VARIANT_ADD(fail_nth, unbind) {
+	.what = UNBIND, .bound = true, .from = BIND_LIST,
+	.kind = IB_UVERBS_MKEY_UNBOUND, .kept = IB_UVERBS_MKEY_LIST, .after = fail_bound,
+	.none = true,
+};
+FIXTURE_VARIANT_ADD(fail_nth, query) { .what = QUERY };
+FIXTURE_VARIANT_ADD(fail_nth, query_indices) {
+	.what = QUERY, .bound = true, .from = BIND_INDEXED, .before = fail_query_indices,
+};
+FIXTURE_VARIANT_ADD(fail_nth, reg_iov) {
+	.before = fail_iov, .run = fail_reg_iov, .after = fail_iov_registered,
+};
+FIXTURE_VARIANT_ADD(fail_nth, dm_copy) { .what = DM_COPY };
+FIXTURE_VARIANT_ADD(fail_nth, dm_alloc) { .run = fail_dm_alloc, .after = fail_dm_allocated };
+FIXTURE_VARIANT_ADD(fail_nth, dm_alloc_host) {
+	.run = fail_dm_alloc, .after = fail_dm_allocated, .class = IBMKEY_DM_HOST, .pool = "host",
+};
+FIXTURE_VARIANT_ADD(fail_nth, dm_alloc_node) {
+	.run = fail_dm_alloc, .after = fail_dm_allocated, .class = IBMKEY_DM_NODE, .pool = "node",
+};
+FIXTURE_VARIANT_ADD(fail_nth, dm_alloc_p2p) {
+	.run = fail_dm_alloc, .after = fail_dm_allocated, .class = IBMKEY_DM_P2P, .pool = "p2p",
+};
+FIXTURE_VARIANT_ADD(fail_nth, dm_alloc_pmem) {
+	.run = fail_dm_alloc, .after = fail_dm_allocated, .class = IBMKEY_DM_PMEM, .pool = "pmem",
+};
+FIXTURE_VARIANT_ADD(fail_nth, dm_export) {
+	.what = DM_EXPORT, .before = fail_dm_alloc, .run = fail_export, .after = fail_exported,
+};
+FIXTURE_VARIANT_ADD(fail_nth, dm_view) {
+	.what = DM_VIEW, .before = fail_dm_alloc, .run = fail_export, .after = fail_exported,
+};
+FIXTURE_VARIANT_ADD(fail_nth, dm_reg) { .run = fail_dm_reg, .after = fail_dm_registered };
+
+FIXTURE_SETUP(fail_nth)
+{
+	char what[64];
+
+	self->call = variant;
+	self->fd = open("/proc/thread-self/fail-nth", O_RDWR);
+	ASSERT_LE(0, self->fd);
+	MKT_OPEN_SIDE(&self->c.dev, 0);
+	if (variant->pool && !(self->c.dev.caps.dm_classes & variant->class))
+		SKIP(return, "%s does not offer this class", self->c.dev.name);
+	if (variant->class & (IBMKEY_DM_P2P | IBMKEY_DM_PMEM) &&
+	    !mkt_hardware(what, sizeof(what), variant->pool))
+		SKIP(return, "no memory of this class");
+	ASSERT_EQ(0, mkt_commands_setup(&self->c));
+	/* Without root, only allocations that may not sleep fail. */
+	mkt_faults_may_sleep(true);
+}
+
+FIXTURE_TEARDOWN(fail_nth)
+{
+	mkt_faults_may_sleep(false);
+	if (self->c.key)
+		EXPECT_EQ(0, mkt_commands_teardown(&self->c));
+	free(self->memory);
+}
+
+static int fail_arm(int fd, unsigned int nth)
+{
+	char text[16];
+	int n = snprintf(text, sizeof(text), "%u", nth);
+
+	return pwrite(fd, text, n, 0) == n ? 0 : errno;
+}
+
+/* returns true if the fault was injected; disarms it otherwise */
+static bool fail_happened(int fd)
+{
+	char text[16] = {};
+
+	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
+		return false;
+	if (atoi(text) == 0)
+		return true;
+	fail_arm(fd, 0);
+	return false;
+}
+
+/* makes the call with fault @nth; returns 1 if it came, 0 if not, or a negative errno value */
+static int fail_once(FIXTURE_DATA(fail_nth) *self, unsigned int nth)
+{
+	const FIXTURE_VARIANT(fail_nth) *call = self->call;
+	bool happened;
+	int err, seen;
+
+	mkt_command_build(&self->c, &self->cmd, call->what);
+	err = (call->bound ? fail_command(self, call->from) : 0) ?:
+	      (call->before ? call->before(self) : 0) ?: fail_arm(self->fd, nth);
+	if (err) {
+		mkt_diag("before fault %u: %s", nth, strerror(err));
+		return -err;
 	}
-	free(memory);
+	err = call->run ? call->run(self) : mkt_ioctl_run(self->c.dev.ctx, &self->cmd);
+	happened = fail_happened(self->fd);
+	seen = call->after ? call->after(self, err) : 0;
+	if (seen) {
+		mkt_diag("after fault %u (%s): %s", nth, strerror(err), strerror(seen));
+		return -seen;
+	}
+	if (err && (!happened || (err != ENOMEM && err != EFAULT))) {
+		mkt_diag("%s for fault %u%s", strerror(err), nth,
+			 happened ? "" : ", which did not come");
+		return -err;
+	}
+	return happened;
 }
 
-int main(int argc, char **argv)
+/* one fault after another until none is left; a failure loses no MR, no quota and no leaf */
+TEST_F(fail_nth, in_turn)
 {
-	return fail_main(argc, argv);
+	uint64_t all = mkt_dm_share(&self->c.dev) - 8192;	/* but those of the fixture */
+	int before = mkt_dev_count(&self->c.dev, "mr"), came = 1;
+	struct mkt_pool had = {}, has = {};
+	unsigned int faults = 0;
+	struct ibv_dm *dm;
+
+	if (variant->pool && mkt_pool(&self->c.dev, variant->pool, &had))
+		SKIP(return, "no debugfs");
+	while (came > 0 && faults < 10000) {
+		came = fail_once(self, faults + 1);
+		faults += came > 0;
+	}
+	EXPECT_EQ(0, came);
+	EXPECT_LE(variant->none ? 0 : 1, faults);
+	if (before >= 0)
+		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
+	if (variant->pool) {
+		EXPECT_EQ(0, mkt_pool(&self->c.dev, variant->pool, &has));
+		EXPECT_EQ(had.used, has.used);
+		EXPECT_EQ(had.buffers, has.buffers);
+	}
+	if (variant->run == fail_dm_alloc && !variant->class && all < 1ull << 30) {
+		dm = mkt_dm_alloc(&self->c.dev, all, 0, 0);
+		ASSERT_NE(NULL, dm);
+		EXPECT_EQ(0, ibv_free_dm(dm));
+	}
+	/* every MR is released */
+	EXPECT_EQ(0, ibmkey_unbind(self->c.key));
+	EXPECT_EQ(0, ibmkey_unbind(self->c.other));
+	EXPECT_EQ(0, ibmkey_unbind(self->c.third));
+	EXPECT_EQ(0, ibv_dereg_mr(self->c.arena.leaf[0].mr));
+	self->c.arena.leaf[0] = self->c.arena.leaf[--self->c.arena.num_leaves];
 }
+
+FAIL_MAIN

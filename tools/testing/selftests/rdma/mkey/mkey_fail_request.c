@@ -5,15 +5,9 @@
  * injection; kmemleak finds leaks.
  * needs: faults
  */
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "mkey_harness.h"
+#include "fail.h"
 #include "request.h"
 
-#define MODULE "mkey_fail_add"
-#define PARAMETERS "/sys/module/" MODULE "/parameters/"
-#define MODULE_FILE "tools/testing/selftests/rdma/mkey/test_modules/" MODULE ".ko"
 #define SYMBOL "ib_mkey_rxe_bind_mkey"	/* executes a request */
 #define ROOM (64 * 1024)	/* 200 blocks of three dimensions take 17 KiB */
 #define SWEEPS 8
@@ -27,41 +21,25 @@ FIXTURE(fail_request)
 
 FIXTURE_SETUP(fail_request)
 {
-	const char *dir = getenv("MODULE_DIR") ?: ".";
-	char command[512];
+	int err;
 
 	if (geteuid())
 		SKIP(return, "not root");
-	snprintf(command, sizeof(command), "%s/" MODULE_FILE, dir);
-	if (access(command, R_OK))
-		SKIP(return, "no " MODULE ".ko in MODULE_DIR");
 	MKT_SETUP(&self->s, .host = 256 * 1024, .max_entries = 256);
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[0].pd, ROOM));
-	snprintf(command, sizeof(command), "insmod '%s/" MODULE_FILE "' symbol=" SYMBOL, dir);
-	ASSERT_EQ(0, system(command));
+	err = fail_load(SYMBOL);
+	if (err == ENOENT)
+		SKIP(return, "no " FAIL_MODULE ".ko in MODULE_DIR");
+	ASSERT_EQ(0, err);
 	self->module = true;
-	ASSERT_TRUE(mkt_faults_may_sleep(true));
 }
 
 FIXTURE_TEARDOWN(fail_request)
 {
-	if (!self->module)
-		return;
-	EXPECT_TRUE(mkt_faults_may_sleep(false));
-	EXPECT_EQ(0, system("rmmod " MODULE));
+	if (self->module)
+		EXPECT_EQ(0, fail_unload());
 	mkt_request_free(&self->text);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
-
-/* returns true if the last request had a fault */
-static bool fail_happened(void)
-{
-	FILE *f = fopen(PARAMETERS "failed", "re");
-	int c = f ? fgetc(f) : 0;
-
-	if (f)
-		fclose(f);
-	return c == 'Y';
 }
 
 /*
@@ -85,7 +63,6 @@ static int fail_each(FIXTURE_DATA(fail_request) *self, enum mkt_kind kind, bool 
 	for (nth = 1; !err && more; nth++) {
 		struct ibmkey_info info = {};
 		struct ibmkey_wr wr;
-		char text[16];
 		uint32_t entry;
 		int reason;
 
@@ -95,12 +72,12 @@ static int fail_each(FIXTURE_DATA(fail_request) *self, enum mkt_kind kind, bool 
 		if (!err && !bound)
 			err = ibmkey_unbind(key);
 		wr = mkt_request_wr(&self->text, key);
-		snprintf(text, sizeof(text), "%u", nth);
-		if (err || !mkt_write_file(PARAMETERS "nth", text))
-			return err ?: EIO;
+		err = err ?: fail_module_arm(nth);
+		if (err)
+			return err;
 		status = mkt_request_status(&self->s.pair.end[0], &wr);
-		more = fail_happened();
-		mkt_write_file(PARAMETERS "nth", "0");
+		more = fail_module_happened(NULL);
+		fail_module_arm(0);
 		err = ibmkey_query(key, &info);
 		if (err)
 			break;
@@ -170,11 +147,4 @@ TEST_F(fail_request, bound_key)
 	EXPECT_EQ(0, ibmkey_unbind(self->s.key[0]));
 }
 
-int main(int argc, char **argv)
-{
-	if (access("/proc/thread-self/fail-nth", W_OK)) {
-		ksft_print_header();
-		ksft_exit_skip("this kernel has no fault injection\n");
-	}
-	return test_harness_run(argc, argv);
-}
+FAIL_MAIN
