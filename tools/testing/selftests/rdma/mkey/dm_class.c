@@ -152,7 +152,7 @@ TEST_F(class, alignment)
 			munmap(map, size);
 			ASSERT_EQ(0, ibv_free_dm(dm));
 		}
-	EXPECT_REFUSED(EINVAL, mkt_dm_alloc(&self->s.dev[0], 100, 23, self->which));
+	EXPECT_ERRNO(EINVAL, mkt_dm_alloc(&self->s.dev[0], 100, 23, self->which));
 }
 
 /* new memory does not show the bytes of its previous owner */
@@ -305,19 +305,20 @@ TEST_F(class, refused)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(unknown); i++) {
-		EXPECT_REFUSED(EINVAL, mkt_dm_alloc(&self->s.dev[0], 100, 0, unknown[i]));
+		EXPECT_ERRNO(EINVAL, mkt_dm_alloc(&self->s.dev[0], 100, 0, unknown[i]));
 	}
 	for (i = 0; i < ARRAY_SIZE(not_offered); i++) {
-		EXPECT_REFUSED(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[0], 100, 0, not_offered[i]));
+		EXPECT_ERRNO(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[0], 100, 0, not_offered[i]));
 	}
 	/* the same bus and function in other domains */
 	for (i = 0; variant->place == P2P && i < 32; i++) {
-		EXPECT_REFUSED(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[0], 100, 0,
-						       IBMKEY_DM_THE_P2P(self->domain ^ 1u << i, self->bus, self->devfn)));
+		EXPECT_ERRNO(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[0], 100, 0,
+						      IBMKEY_DM_THE_P2P(self->domain ^ 1u << i,
+									self->bus, self->devfn)));
 	}
 	/* persistent memory belongs to one device */
 	if (variant->place == PMEM) {
-		EXPECT_REFUSED(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[1], 100, 0, self->which));
+		EXPECT_ERRNO(EOPNOTSUPP, mkt_dm_alloc(&self->s.dev[1], 100, 0, self->which));
 	}
 }
 
@@ -443,7 +444,7 @@ TEST_F(class, flush)
 	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 100, 10000,
 			   access | IBV_ACCESS_FLUSH_PERSISTENT);
 	if (variant->place != PMEM) {
-		EXPECT_REFUSED(EOPNOTSUPP, mr);
+		EXPECT_ERRNO(EOPNOTSUPP, mr);
 		ASSERT_EQ(0, ibv_free_dm(dm));
 		return;
 	}

@@ -190,7 +190,7 @@ TEST_F(limits, indices)
 						   blocks));
 	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
-	EXPECT_REFUSED(EINVAL, ibmkey_alloc(self->s.dev[1].pd, max + 1));
+	EXPECT_ERRNO(EINVAL, ibmkey_alloc(self->s.dev[1].pd, max + 1));
 	free(blocks);
 	free(sge);
 	free(seen);
@@ -286,19 +286,19 @@ TEST_F(limits, dm_size)
 
 	if (max > page << 16)
 		SKIP(return, "%" PRIu64 " bytes do not go into one buffer", max);
-	EXPECT_REFUSED(ENOMEM, limits_dm(dev, max + 1));
+	EXPECT_ERRNO(ENOMEM, limits_dm(dev, max + 1));
 	most = limits_dm(dev, max);
 	ASSERT_NE(NULL, most);
-	EXPECT_REFUSED(ENOMEM, limits_dm(dev, 1));
+	EXPECT_ERRNO(ENOMEM, limits_dm(dev, 1));
 	ASSERT_EQ(0, ibv_free_dm(most));
 
 	most = limits_dm(dev, max - page);
 	rest = limits_dm(dev, page);
 	ASSERT_NE(NULL, most);
 	ASSERT_NE(NULL, rest);
-	EXPECT_REFUSED(ENOMEM, limits_dm(dev, 1));
+	EXPECT_ERRNO(ENOMEM, limits_dm(dev, 1));
 	EXPECT_EQ(0, ibv_free_dm(rest));
-	EXPECT_REFUSED(ENOMEM, limits_dm(dev, page + 1));
+	EXPECT_ERRNO(ENOMEM, limits_dm(dev, page + 1));
 	EXPECT_EQ(0, ibv_free_dm(most));
 }
 

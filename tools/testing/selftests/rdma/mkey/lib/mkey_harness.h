@@ -76,7 +76,7 @@ FIXTURE_TEARDOWN(name)							\
 }
 
 /* a call that returns an object is refused */
-#define EXPECT_REFUSED(err, call) do {					\
+#define EXPECT_ERRNO(err, call) do {					\
 	EXPECT_EQ(NULL, call);						\
 	EXPECT_EQ(err, errno);						\
 } while (0)
