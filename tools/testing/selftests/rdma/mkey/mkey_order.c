@@ -361,13 +361,7 @@ FIXTURE_SETUP(order_loss)
 	unsigned int i;
 
 	MKT_OPEN_EXTENDED(self->s.dev);
-	if (geteuid())
-		SKIP(return, "not root");
-	for (i = 0; i < 2; i++) {
-		if (!mkt_netem_open(&self->netem[i], &self->s.dev[i]))
-			SKIP(return, "%s is not in a separate namespace",
-			     self->s.dev[i].name);
-	}
+	MKT_NETEM(self->netem, self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	for (i = 0; i < 2; i++)
 		if (!mkt_netem_set(&self->netem[i], variant->netem))

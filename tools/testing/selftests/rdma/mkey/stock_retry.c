@@ -62,12 +62,7 @@ FIXTURE_SETUP(retry)
 	unsigned int i;
 
 	MKT_OPEN(self->s.dev);
-	if (geteuid())
-		SKIP(return, "not root");
-	for (i = 0; i < 2; i++)
-		if (!mkt_netem_open(&self->netem[i], &self->s.dev[i]))
-			SKIP(return, "%s is not in a separate namespace",
-			     self->s.dev[i].name);
+	MKT_NETEM(self->netem, self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	ASSERT_EQ(0, mkt_pair_create(&self->other, &self->s.dev[1], &self->s.dev[0],
 				     IBV_MTU_1024, MKT_QP_PATIENT));

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kselftest_harness.h"
 #include "mkey_test.h"
@@ -74,6 +75,18 @@ FIXTURE_TEARDOWN(name)							\
 {									\
 	EXPECT_EQ(0, mkt_teardown(&self->s));				\
 }
+
+/* holds the links of both devices in @netem, or skips the test */
+#define MKT_NETEM(netem, dev) do {					\
+	unsigned int __k;						\
+									\
+	if (geteuid())							\
+		SKIP(return, "not root");				\
+	for (__k = 0; __k < 2; __k++)					\
+		if (!mkt_netem_open(&(netem)[__k], &(dev)[__k]))	\
+			SKIP(return, "%s is not in a separate namespace",	\
+			     (dev)[__k].name);				\
+} while (0)
 
 /* a call that returns an object is refused */
 #define EXPECT_ERRNO(err, call) do {					\
