@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "forge.h"
+#include "replay.h"
 #include "mkey_harness.h"
 
 #define MTU 1024

@@ -6,6 +6,8 @@
 #ifndef MKEY_TEST_ARENA_H
 #define MKEY_TEST_ARENA_H
 
+#include <infiniband/mkey.h>
+
 #include "dev.h"
 
 /*
@@ -120,6 +122,19 @@ struct mkt_map {
 int mkt_layout_map(const struct mkt_arena *arena,
 		   const struct mkt_layout *layout, struct mkt_map *map);
 void mkt_map_free(struct mkt_map *map);
+/* a layout in the words of the library, whose arrays mkt_entries_free() frees */
+struct mkt_entries {
+	struct ibmkey_bind bind;
+	struct ibmkey_indexed indexed;
+	struct ibmkey_range *ranges;
+	struct ibmkey_block *blocks;
+	void *indices;
+};
+
+/* describes @layout over the leaves of @arena; must be freed even if it fails */
+int mkt_layout_entries(struct mkt_entries *entries, const struct mkt_arena *arena,
+		       const struct mkt_layout *layout);
+void mkt_entries_free(struct mkt_entries *entries);
 /* binds @key to @layout over the leaves of @arena */
 int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 		    const struct mkt_layout *layout, int access);

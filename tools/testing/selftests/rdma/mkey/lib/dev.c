@@ -51,41 +51,55 @@ static struct ibv_context *mkt_open_here(const char *name)
 	return ctx;
 }
 
+int mkt_in_netns(const struct mkt_dev *dev, int (*run)(void *arg), void *arg)
+{
+	int here, there, err = ENOENT;
+	char path[96];
+
+	snprintf(path, sizeof(path), "/run/netns/%s", dev->netns);
+	there = open(path, O_RDONLY | O_CLOEXEC);
+	here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (there >= 0 && here >= 0 && !setns(there, CLONE_NEWNET)) {
+		err = run(arg);
+		if (setns(here, CLONE_NEWNET)) {
+			perror("# back to the first network namespace");
+			exit(1);
+		}
+	}
+	if (there >= 0)
+		close(there);
+	if (here >= 0)
+		close(here);
+	return err;
+}
+
 /*
  * If devices belong to namespaces (rdma system set netns exclusive), netlink
  * and sysfs show only the devices of one namespace; for sysfs that is the
  * namespace that mounted it. This matters only for opening: an open file works
  * in any namespace.
  */
-static struct ibv_context *mkt_open_there(const struct mkt_dev *dev)
+static int mkt_open_in_netns(void *arg)
 {
-	struct ibv_context *ctx = NULL;
-	int here, there;
-	char path[96];
+	struct mkt_dev *dev = arg;
 
-	snprintf(path, sizeof(path), "/run/netns/%s", dev->netns);
-	there = open(path, O_RDONLY | O_CLOEXEC);
-	here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (there < 0 || here < 0 || setns(there, CLONE_NEWNET))
-		goto out;
-
-	ctx = mkt_open_here(dev->name);
-	if (!ctx && !unshare(CLONE_NEWNS) &&
+	dev->ctx = mkt_open_here(dev->name);
+	if (!dev->ctx && !unshare(CLONE_NEWNS) &&
 	    !mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) &&
 	    !mount("sysfs", "/sys", "sysfs", 0, NULL)) {
-		ctx = mkt_open_here(dev->name);
+		dev->ctx = mkt_open_here(dev->name);
 		umount2("/sys", MNT_DETACH);
 	}
-	if (setns(here, CLONE_NEWNET)) {
-		perror("# back to the first network namespace");
-		exit(1);
-	}
-out:
-	if (there >= 0)
-		close(there);
-	if (here >= 0)
-		close(here);
-	return ctx;
+	return 0;
+}
+
+static struct ibv_context *mkt_open_there(const struct mkt_dev *dev)
+{
+	struct mkt_dev other = *dev;
+
+	other.ctx = NULL;
+	mkt_in_netns(dev, mkt_open_in_netns, &other);
+	return other.ctx;
 }
 
 /* the links have IPv4 addresses, so the GID is RoCE v2 over IPv4 */

@@ -76,6 +76,9 @@ void mkt_dev_close(struct mkt_dev *dev);
 /* opens another context of the device with libibverbs; NULL if that fails */
 struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev);
 
+/* calls @run in the network namespace of @dev; ENOENT if there is none */
+int mkt_in_netns(const struct mkt_dev *dev, int (*run)(void *arg), void *arg);
+
 /*
  * number of objects of one kind ("qp", "mr", ...) of the device, -1 if unknown
  */

@@ -98,109 +98,120 @@ void mkt_map_free(struct mkt_map *map)
 	map->length = 0;
 }
 
-static int mkt_bind_list(struct ibv_mr *key, const struct mkt_arena *arena,
-			 const struct mkt_layout *layout, int access)
+static int mkt_entries_of_list(struct mkt_entries *entries, const struct mkt_arena *arena,
+			       const struct mkt_layout *layout)
 {
-	struct ibv_sge *sge;
 	unsigned int i;
-	int err;
 
-	sge = calloc(layout->num_blocks, sizeof(*sge));
-	if (!sge)
+	entries->ranges = calloc(layout->num_blocks, sizeof(*entries->ranges));
+	if (!entries->ranges)
 		return ENOMEM;
 	for (i = 0; i < layout->num_blocks; i++) {
 		const struct mkt_block *block = &layout->block[i];
 
-		sge[i].addr = arena->leaf[block->leaf].addr + block->offset;
-		sge[i].length = block->bytes;
-		sge[i].lkey = arena->leaf[block->leaf].mr->lkey;
+		entries->ranges[i].addr = arena->leaf[block->leaf].addr + block->offset;
+		entries->ranges[i].length = block->bytes;
+		entries->ranges[i].lkey = arena->leaf[block->leaf].mr->lkey;
 	}
-	err = ibv_rereg_mr_sg(key, access, layout->num_blocks, sge);
-	free(sge);
-	return err;
+	entries->bind.kind = IBMKEY_LIST;
+	entries->bind.ranges = entries->ranges;
+	return 0;
 }
 
-static int mkt_bind_interleaved(struct ibv_mr *key,
-				const struct mkt_arena *arena,
-				const struct mkt_layout *layout, int access)
+static int mkt_entries_of_blocks(struct mkt_entries *entries, const struct mkt_arena *arena,
+				 const struct mkt_layout *layout)
 {
-	struct ibmkey_block *blocks;
 	unsigned int i;
-	int err;
 
-	blocks = calloc(layout->num_blocks, sizeof(*blocks));
-	if (!blocks)
+	entries->blocks = calloc(layout->num_blocks, sizeof(*entries->blocks));
+	if (!entries->blocks)
 		return ENOMEM;
 	for (i = 0; i < layout->num_blocks; i++) {
 		const struct mkt_block *block = &layout->block[i];
+		struct ibmkey_block *to = &entries->blocks[i];
 
-		blocks[i].addr = arena->leaf[block->leaf].addr + block->offset;
-		blocks[i].bytes_count = block->bytes;
-		blocks[i].lkey = arena->leaf[block->leaf].mr->lkey;
-		memcpy(blocks[i].stride, block->stride, sizeof(block->stride));
+		to->addr = arena->leaf[block->leaf].addr + block->offset;
+		to->bytes_count = block->bytes;
+		to->lkey = arena->leaf[block->leaf].mr->lkey;
+		memcpy(to->stride, block->stride, sizeof(block->stride));
 	}
-	err = ibv_rereg_mr_interleaved(key, access, layout->num_dims,
-				       layout->repeat, layout->num_blocks,
-				       blocks);
-	free(blocks);
-	return err;
+	entries->bind.kind = IBMKEY_INTERLEAVED;
+	entries->bind.blocks = entries->blocks;
+	entries->bind.num_dims = layout->num_dims;
+	entries->bind.repeat_count = layout->repeat;
+	return 0;
 }
 
-static int mkt_bind_indexed(struct ibv_mr *key, const struct mkt_arena *arena,
-			    const struct mkt_layout *layout, int access)
+static int mkt_entries_of_indices(struct mkt_entries *entries, const struct mkt_arena *arena,
+				  const struct mkt_layout *layout)
 {
 	const struct mkt_leaf *leaf = &arena->leaf[layout->block[0].leaf];
-	struct ibmkey_indexed indexed = {
-		.addr = leaf->addr + layout->base,
-		.unit = layout->unit,
-		.bytes_count = layout->block[0].bytes,
-		.num_indices = layout->num_blocks,
-		.lkey = leaf->mr->lkey,
-	};
 	bool small = layout->index_bytes == 4;
-	uint32_t *indices32;
-	uint64_t *indices64;
 	unsigned int i;
-	int err;
 
 	/*
 	 * allocate exactly as many bytes, so that a read beyond them is found
 	 */
-	indices32 = calloc(small ? layout->num_blocks : 1, sizeof(*indices32));
-	indices64 = calloc(small ? 1 : layout->num_blocks, sizeof(*indices64));
-	if (!indices32 || !indices64) {
-		free(indices32);
-		free(indices64);
+	entries->indices = calloc(layout->num_blocks, layout->index_bytes);
+	if (!entries->indices)
 		return ENOMEM;
-	}
 	for (i = 0; i < layout->num_blocks; i++) {
-		uint64_t index;
+		uint64_t index = (layout->block[i].offset - layout->base) / layout->unit;
 
-		index = (layout->block[i].offset - layout->base) / layout->unit;
 		if (small)
-			indices32[i] = index;
+			((uint32_t *)entries->indices)[i] = index;
 		else
-			indices64[i] = index;
+			((uint64_t *)entries->indices)[i] = index;
 	}
-	indexed.indices32 = small ? indices32 : NULL;
-	indexed.indices64 = small ? NULL : indices64;
-	err = ibmkey_bind_indexed(key, access, &indexed);
-	free(indices32);
-	free(indices64);
-	return err;
+	entries->indexed = (struct ibmkey_indexed){
+		.addr = leaf->addr + layout->base,
+		.unit = layout->unit,
+		.bytes_count = layout->block[0].bytes,
+		.indices32 = small ? entries->indices : NULL,
+		.indices64 = small ? NULL : entries->indices,
+		.num_indices = layout->num_blocks,
+		.lkey = leaf->mr->lkey,
+	};
+	entries->bind.kind = IBMKEY_INDEXED;
+	entries->bind.indexed = &entries->indexed;
+	entries->bind.num_entries = 1;
+	return 0;
+}
+
+int mkt_layout_entries(struct mkt_entries *entries, const struct mkt_arena *arena,
+		       const struct mkt_layout *layout)
+{
+	memset(entries, 0, sizeof(*entries));
+	entries->bind.num_entries = layout->num_blocks;
+	if (layout->index_bytes)
+		return mkt_entries_of_indices(entries, arena, layout);
+	if (layout->num_dims)
+		return mkt_entries_of_blocks(entries, arena, layout);
+	return mkt_entries_of_list(entries, arena, layout);
+}
+
+void mkt_entries_free(struct mkt_entries *entries)
+{
+	free(entries->ranges);
+	free(entries->blocks);
+	free(entries->indices);
 }
 
 int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 		    const struct mkt_layout *layout, int access)
 {
-	int err;
+	struct mkt_entries entries;
+	struct ibmkey_bind *bind = &entries.bind;
+	int err = mkt_layout_entries(&entries, arena, layout);
 
-	if (layout->index_bytes)
-		err = mkt_bind_indexed(key, arena, layout, access);
-	else if (layout->num_dims)
-		err = mkt_bind_interleaved(key, arena, layout, access);
-	else
-		err = mkt_bind_list(key, arena, layout, access);
+	if (!err && layout->index_bytes)
+		err = ibmkey_bind_indexed(key, access, &entries.indexed);
+	else if (!err && layout->num_dims)
+		err = ibv_rereg_mr_interleaved(key, access, layout->num_dims, layout->repeat,
+					       bind->num_entries, entries.blocks);
+	else if (!err)
+		err = ibmkey_bind_list(key, access, bind->num_entries, entries.ranges);
+	mkt_entries_free(&entries);
 	if (err) {
 		mkt_diag("bind: %s", strerror(err));
 		mkt_layout_print(layout);

@@ -27,100 +27,15 @@ void mkt_request_free(struct mkt_request *request)
 	free(request->text);
 }
 
-static size_t mkt_describe_list(struct mkt_request *request, const struct mkt_arena *arena,
-				const struct mkt_layout *layout)
-{
-	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = layout->num_blocks };
-	struct ibmkey_range *sge = calloc(layout->num_blocks, sizeof(*sge));
-	unsigned int i;
-	size_t length;
-
-	for (i = 0; sge && i < layout->num_blocks; i++) {
-		const struct mkt_leaf *leaf = &arena->leaf[layout->block[i].leaf];
-
-		sge[i].addr = leaf->addr + layout->block[i].offset;
-		sge[i].length = layout->block[i].bytes;
-		sge[i].lkey = leaf->mr->lkey;
-	}
-	bind.ranges = sge;
-	length = ibmkey_describe(&bind, request->text, request->room);
-	free(sge);
-	return length;
-}
-
-static size_t mkt_describe_interleaved(struct mkt_request *request,
-				       const struct mkt_arena *arena,
-				       const struct mkt_layout *layout)
-{
-	struct ibmkey_bind bind = {
-		.kind = IBMKEY_INTERLEAVED,
-		.num_entries = layout->num_blocks,
-		.num_dims = layout->num_dims,
-		.repeat_count = layout->repeat,
-	};
-	struct ibmkey_block *blocks = calloc(layout->num_blocks, sizeof(*blocks));
-	unsigned int i;
-	size_t length;
-
-	for (i = 0; blocks && i < layout->num_blocks; i++) {
-		const struct mkt_block *block = &layout->block[i];
-
-		blocks[i].addr = arena->leaf[block->leaf].addr + block->offset;
-		blocks[i].bytes_count = block->bytes;
-		blocks[i].lkey = arena->leaf[block->leaf].mr->lkey;
-		memcpy(blocks[i].stride, block->stride, sizeof(block->stride));
-	}
-	bind.blocks = blocks;
-	length = ibmkey_describe(&bind, request->text, request->room);
-	free(blocks);
-	return length;
-}
-
-static size_t mkt_describe_indexed(struct mkt_request *request, const struct mkt_arena *arena,
-				   const struct mkt_layout *layout)
-{
-	const struct mkt_leaf *leaf = &arena->leaf[layout->block[0].leaf];
-	struct ibmkey_indexed indexed = {
-		.addr = leaf->addr + layout->base,
-		.unit = layout->unit,
-		.bytes_count = layout->block[0].bytes,
-		.num_indices = layout->num_blocks,
-		.lkey = leaf->mr->lkey,
-	};
-	struct ibmkey_bind bind = {
-		.kind = IBMKEY_INDEXED,
-		.num_entries = 1,
-		.indexed = &indexed,
-	};
-	bool small = layout->index_bytes == 4;
-	uint32_t *indices32 = calloc(layout->num_blocks, sizeof(*indices32));
-	uint64_t *indices64 = calloc(layout->num_blocks, sizeof(*indices64));
-	unsigned int i;
-	size_t length = 0;
-
-	for (i = 0; indices32 && indices64 && i < layout->num_blocks; i++) {
-		indices64[i] = (layout->block[i].offset - layout->base) / layout->unit;
-		indices32[i] = indices64[i];
-	}
-	indexed.indices32 = small ? indices32 : NULL;
-	indexed.indices64 = small ? NULL : indices64;
-	length = ibmkey_describe(&bind, request->text, request->room);
-	free(indices32);
-	free(indices64);
-	return length;
-}
-
 int mkt_request_describe(struct mkt_request *request, const struct mkt_arena *arena,
 			 const struct mkt_layout *layout)
 {
-	size_t length;
+	struct mkt_entries entries;
+	size_t length = 0;
 
-	if (layout->index_bytes)
-		length = mkt_describe_indexed(request, arena, layout);
-	else if (layout->num_dims)
-		length = mkt_describe_interleaved(request, arena, layout);
-	else
-		length = mkt_describe_list(request, arena, layout);
+	if (!mkt_layout_entries(&entries, arena, layout))
+		length = ibmkey_describe(&entries.bind, request->text, request->room);
+	mkt_entries_free(&entries);
 	if (!length || length > request->room) {
 		mkt_diag("a description of %zu bytes in %zu bytes: %s", length, request->room,
 			 strerror(errno));
