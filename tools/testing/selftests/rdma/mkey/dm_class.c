@@ -271,8 +271,7 @@ TEST_F(class, exhausted)
 
 	for (round = 0; round < 2; round++) {
 		for (n = 0; n < ARRAY_SIZE(dm); n++) {
-			dm[n] = mkt_dm_alloc(&self->s.dev[0], 1 << 20, 0,
-					    self->which);
+			dm[n] = mkt_dm_alloc(&self->s.dev[0], 1 << 20, 0, self->which);
 			if (!dm[n])
 				break;
 		}

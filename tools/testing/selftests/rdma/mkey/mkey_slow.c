@@ -227,7 +227,7 @@ static void slow_rounds(struct __test_metadata *_metadata, struct slow_test *t, 
 
 	for (i = 0; i < rounds && !wrong; i++)
 		wrong = slow_round(t, 8 + i, op, change, removes && !i, !i);
-	SLOW_EXPECT(wrong);
+	slow_expect(_metadata, wrong);
 }
 
 TEST_F(slow, write)
@@ -308,7 +308,7 @@ TEST_F(slow, killed)
 	if (!gone)
 		waitpid(pid, &status, 0);
 	close(fd[1]);
-	SLOW_EXPECT(wrong);
+	slow_expect(_metadata, wrong);
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&s->pair.end[0], 1));
 	/* the next change has waited for the access, and its leaf is released */
 	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
@@ -341,7 +341,7 @@ TEST_F(slow, worker)
 	changed = slow_join(&self->t.thread[0]);
 	if (variant->change == DEREG)
 		s->key[1] = NULL;
-	SLOW_EXPECT(wrong);
+	slow_expect(_metadata, wrong);
 	EXPECT_EQ(0, err);
 	EXPECT_LT(IBV_WC_SUCCESS, status);
 	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
@@ -434,7 +434,7 @@ TEST_F(slow_once, workers)
 	ASSERT_EQ(0, slow_queue_pairs(s, qp, count));
 	wrong = slow_begin(&self->t, MKT_WRITE, 28) ?: slow_others(&self->t, qp, count);
 	mkt_slow_hold(&self->t.slow, false);
-	SLOW_EXPECT(wrong);
+	slow_expect(_metadata, wrong);
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&s->pair.end[0], 1));
 	for (i = 0; i < count; i++)
 		mkt_qp_destroy(&qp[i]);
@@ -484,7 +484,7 @@ TEST_F(slow_once, dealloc_of_a_window_during_an_invalidation)
 	}
 	mkt_slow_hold(&self->t.slow, false);
 	deallocated = slow_join(thread);
-	SLOW_EXPECT(wrong);
+	slow_expect(_metadata, wrong);
 	EXPECT_LT(IBV_WC_SUCCESS, status);
 	EXPECT_TRUE(waits);
 	EXPECT_EQ(0, deallocated);

@@ -146,8 +146,7 @@ TEST_F(slow_request, old_bindings_share_one_deadline)
 
 	mkt_slow_hold(&t->slow, true);
 	for (i = 0; i < 2 && !err; i++) {
-		wr = slow_bind(t, slow_range(slow_page(t, i), OLD,
-						t->mr[0]));
+		wr = slow_bind(t, slow_range(slow_page(t, i), OLD, t->mr[0]));
 		err = mkt_request_status(&t->other.end[0], &wr) ?:
 		      slow_write(t, pair[i], 1, 0, t->s.key[0]->rkey) ?:
 		      mkt_slow_wait(&t->slow, i + 1);

@@ -274,7 +274,7 @@ static int slow_occupy(struct __test_metadata *_metadata, FIXTURE_DATA(slow_wind
 	EXPECT_EQ(0, other_begin(&other, &self->t.slow, uid));
 	wrong = slow_invalidate(self, &other, times);
 	status = slow_end(_metadata, &self->t, &other);
-	SLOW_EXPECT(wrong);
+	slow_expect(_metadata, wrong);
 	return status;
 }
 

@@ -58,7 +58,7 @@ TEST_F(window, bind_foreign)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-/* nor can a window be bound to an MR or a key of another PD, whose lkey a process may have guessed */
+/* nor can a window be bound to an MR or a key of another PD, whose lkey can be guessed */
 TEST_F(window, bind_to_foreign)
 {
 	struct ibv_mr *key = ibmkey_alloc(self->other.pd, 1);

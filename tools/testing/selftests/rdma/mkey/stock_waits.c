@@ -403,7 +403,7 @@ static bool waits_run(const char *command)
 static const char peer_is_gone[] =
 	"while ip -n mkt_wait0 link show mkt_wait0; do sleep 0.1; done >/dev/null 2>&1";
 
-/* makes devices in network namespaces of their own, and lets a child use these */
+/* makes devices in two network namespaces, and lets a child use these */
 static bool waits_make_devices(void)
 {
 	return waits_run(WAITS_NETNS) &&

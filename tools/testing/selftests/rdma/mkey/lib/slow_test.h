@@ -104,8 +104,13 @@ static inline int slow_test_free(struct slow_test *t)
 	SLOW_TRY(slow_test_setup(t, _metadata->name));				\
 } while (0)
 
-/* a test that prints the message @wrong, unless that is NULL */
-#define SLOW_EXPECT(wrong) EXPECT_EQ(NULL, wrong) { TH_LOG("%s", wrong); }
+/* fails the test with the message @wrong, unless that is NULL */
+static inline void slow_expect(struct __test_metadata *_metadata, const char *wrong)
+{
+	EXPECT_EQ(NULL, wrong) {
+		TH_LOG("%s", wrong);
+	}
+}
 
 static inline struct ibmkey_range slow_range(uint64_t addr, uint64_t length,
 					     const struct ibv_mr *mr)

@@ -31,7 +31,8 @@ static int registrations(struct reg_test *test)
 	 * registered twice.
 	 */
 	expect_is(reg_bind_status(test, there, mr, key, REG_ACCESS), IB_WC_SUCCESS);
-	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, mr->rkey),
+		  IB_WC_REM_ACCESS_ERR);
 	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, key), IB_WC_SUCCESS);
 	expect_refused(reg_bind_status(test, there, mr, key, REG_ACCESS));
 	expect_refused(reg_inv_status(test, there, mr->rkey));
@@ -75,13 +76,15 @@ static int accesses(struct reg_test *test)
 
 	expect_is(gaps_register(test, there, IB_ACCESS_REMOTE_READ), IB_WC_SUCCESS);
 	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, 1, old), IB_WC_REM_ACCESS_ERR);
-	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, mr->length, mr->rkey), IB_WC_SUCCESS);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova, mr->length, mr->rkey),
+		  IB_WC_SUCCESS);
 	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova - 1, 1, mr->rkey),
 		  IB_WC_REM_ACCESS_ERR);
 	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, mr->iova + 1, mr->length, mr->rkey),
 		  IB_WC_REM_ACCESS_ERR);
 	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
-	expect_is(reg_rdma_status(test, IB_WR_RDMA_WRITE, mr->iova, 1, mr->rkey), IB_WC_REM_ACCESS_ERR);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_WRITE, mr->iova, 1, mr->rkey),
+		  IB_WC_REM_ACCESS_ERR);
 	expect_is(gaps_invalidate(test, there), IB_WC_SUCCESS);
 
 	/* By the lkey as well: after the chain itself has invalidated it. */

@@ -157,7 +157,7 @@ static int __init mkey_reg_init(void)
 	if (ret)
 		ib_unregister_client(&client);
 	else if (!linger)
-		pr_info("mkey_reg: keys and lists with gaps are registered from %s to %s\n", device, peer);
+		pr_info("mkey_reg: keys and lists are registered from %s to %s\n", device, peer);
 
 	return ret > 0 ? -EIO : ret;
 }
