@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Allocation of device memory: 100,000 random sizes, after which all memory is free
- * again; quotas of a user and of the device; and the owners that debugfs shows.
+ * again; all of the memory in pieces; quotas of a user and of the device; and the owners that
+ * debugfs shows.
  * sets: long
  */
 #define _GNU_SOURCE
@@ -125,6 +126,41 @@ TEST_F(alloc, random_sizes)
 	EXPECT_EQ(had, largest(&self->dev, variant->bit));
 }
 
+#define MOST_PIECES 512
+
+/* take all of the memory in pieces; a refused request loses none of it */
+TEST_F(alloc, all_of_it)
+{
+	uint64_t piece = 1 << 20;
+	struct ibv_dm *dm[MOST_PIECES];
+	unsigned int n, round, had = 0;
+
+	while (self->before.total / piece >= MOST_PIECES)
+		piece *= 2;
+	for (round = 0; round < 3; round++) {
+		for (n = 0; n < MOST_PIECES; n++) {
+			dm[n] = mkt_dm_alloc(&self->dev, piece, 0, variant->bit);
+			if (!dm[n])
+				break;
+		}
+		EXPECT_EQ(ENOMEM, errno);
+		ASSERT_GT(MOST_PIECES, n);
+		ASSERT_LE(8, n);
+		EXPECT_GE(self->before.total, n * piece);
+		had = had ?: n;
+		EXPECT_EQ(had, n);
+		/* refused several times */
+		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, piece, 0, variant->bit));
+		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, piece, 0, variant->bit));
+		EXPECT_EQ(0, ibv_free_dm(dm[--n]));
+		dm[n] = mkt_dm_alloc(&self->dev, piece, 0, variant->bit);
+		EXPECT_NE(NULL, dm[n++]);
+		while (n) {
+			EXPECT_EQ(0, ibv_free_dm(dm[--n]));
+		}
+	}
+}
+
 TEST_F(alloc, owner)
 {
 	struct ibv_dm *dm[2];
@@ -141,43 +177,30 @@ TEST_F(alloc, owner)
 	EXPECT_EQ(-1, mkt_owner_bytes(&self->dev, getuid()));
 }
 
-/* returns 0 if a new process that opens the device as @uid gets @length bytes, errno otherwise */
-static int open_and_alloc(uid_t uid, uint64_t length, uint32_t class)
+/*
+ * Returns 0 if a new process of @uid gets @length bytes, errno otherwise. It has the opened device
+ * from this one; @dev NULL: it opens the device. It ends without freeing them.
+ */
+static int child_allocs(struct mkt_dev *dev, uid_t uid, uint64_t length, uint32_t class)
 {
+	struct mkt_dev own;
 	int status;
 	pid_t pid;
 
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
-		struct mkt_dev own;
-
-		if (setresuid(uid, uid, uid) || mkt_dev_try_open(&own, 0))
+		if (setresuid(uid, uid, uid) || (!dev && mkt_dev_try_open(&own, 0)))
 			_exit(255);
-		/* end without freeing it */
-		_exit(mkt_dm_alloc(&own, length, 0, class) ? 0 : errno);
+		_exit(mkt_dm_alloc(dev ?: &own, length, 0, class) ? 0 : errno);
 	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ?
-	       WEXITSTATUS(status) : -1;
-}
-
-/* the same for a process that has the opened device from this one */
-static int inherit_and_alloc(struct mkt_dev *dev, uint64_t length, uint32_t class)
-{
-	int status;
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (!pid)
-		_exit(mkt_dm_alloc(dev, length, 0, class) ? 0 : errno);
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ?
 	       WEXITSTATUS(status) : -1;
 }
 
 /*
  * A user gets a quota and no more: all processes together, also those that have the
- * opened device from another one. dm_quota.sh runs this with a quota, and
+ * opened device from another one. mkey_quota.sh runs this with a quota, and
  * default_quota is the same without one.
  */
 static void test_quota(struct __test_metadata *_metadata, struct mkt_dev *dev, uint64_t quota,
@@ -191,20 +214,20 @@ static void test_quota(struct __test_metadata *_metadata, struct mkt_dev *dev, u
 	all = mkt_dm_alloc(dev, quota, 0, class);
 	ASSERT_NE(NULL, all);
 	EXPECT_ERRNO(ENOMEM, mkt_dm_alloc(dev, 1, 0, class));
-	EXPECT_EQ(ENOMEM, open_and_alloc(getuid(), 1, class));
+	EXPECT_EQ(ENOMEM, child_allocs(NULL, getuid(), 1, class));
 	if (!getuid()) {
 		/* the rest of a PCI function's memory may not be in one piece */
-		EXPECT_EQ(0, open_and_alloc(other, quota / 2, class));
-		EXPECT_EQ(ENOMEM, open_and_alloc(other, quota + 1, class));
+		EXPECT_EQ(0, child_allocs(NULL, other, quota / 2, class));
+		EXPECT_EQ(ENOMEM, child_allocs(NULL, other, quota + 1, class));
 	}
 	ASSERT_EQ(0, ibv_free_dm(all));
 
 	/* what children made of the device stays until the device is closed */
 	ASSERT_EQ(0, mkt_dev_open(&second, 0));
-	EXPECT_EQ(0, inherit_and_alloc(&second, quota - 4096, class));
-	EXPECT_EQ(ENOMEM, inherit_and_alloc(&second, 4097, class));
-	EXPECT_EQ(0, inherit_and_alloc(&second, 4096, class));
-	EXPECT_EQ(ENOMEM, inherit_and_alloc(&second, 1, class));
+	EXPECT_EQ(0, child_allocs(&second, getuid(), quota - 4096, class));
+	EXPECT_EQ(ENOMEM, child_allocs(&second, getuid(), 4097, class));
+	EXPECT_EQ(0, child_allocs(&second, getuid(), 4096, class));
+	EXPECT_EQ(ENOMEM, child_allocs(&second, getuid(), 1, class));
 	EXPECT_ERRNO(ENOMEM, mkt_dm_alloc(dev, 1, 0, class));
 	mkt_dev_close(&second);
 	more = mkt_dm_alloc(dev, quota, 0, class);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Device memory by the standard verbs: it is allocated, copied to and from at any
- * offset, registered and freed. Invalid arguments are refused.
+ * offset, registered and freed. Invalid arguments are refused. Several MRs at odd offsets over one
+ * buffer see the same bytes.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,56 +33,34 @@ static struct ibv_mr *dm_reg(struct mkt_dev *dev, struct ibv_dm *dm,
 			     MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
 }
 
-static const size_t dm_sizes[] = { 1, 7, 100, 4095, 4096, 4097, 1 << 20 };
-
-/* new memory does not show old bytes */
-TEST_F(dm, zeroed)
-{
-	uint8_t *bytes = malloc(1 << 20);
-	unsigned int i, round;
-	size_t at;
-
-	ASSERT_NE(NULL, bytes);
-	for (round = 0; round < 2; round++)
-		for (i = 0; i < ARRAY_SIZE(dm_sizes); i++) {
-			struct ibv_dm *dm = mkt_dm_alloc(&self->dev, dm_sizes[i], 0, 0);
-
-			ASSERT_NE(NULL, dm);
-			memset(bytes, 0xff, dm_sizes[i]);
-			ASSERT_EQ(0, ibv_memcpy_from_dm(bytes, dm, 0,
-							dm_sizes[i]));
-			for (at = 0; at < dm_sizes[i]; at++) {
-				ASSERT_EQ(0, bytes[at]);
-			}
-			memset(bytes, 0xee, dm_sizes[i]);
-			ASSERT_EQ(0, ibv_memcpy_to_dm(dm, 0, bytes,
-						      dm_sizes[i]));
-			ASSERT_EQ(0, ibv_free_dm(dm));
-		}
-	free(bytes);
-}
-
 TEST_F(dm, alloc_refused)
 {
-	uint64_t max = self->dev.caps.max_dm_size;
+	const struct {
+		uint64_t length;
+		uint32_t log_align;
+		int err;	/* 0: any */
+	} refused[] = {
+		{ 0, 0, EINVAL }, { self->dev.caps.max_dm_size + 1, 0, ENOMEM },
+		{ SIZE_MAX, 0, 0 }, { 1ull << 32, 0, 0 }, { 100, 40, EINVAL },
+		{ 100, 63, EINVAL }, { 100, 64, EINVAL }, { 100, 128, EINVAL },
+		{ 100, 199, EINVAL }, { 100, UINT32_MAX, EINVAL },
+	};
 	struct ibv_dm *dm;
-	uint32_t align;
+	unsigned int i;
 
-	EXPECT_ERRNO(EINVAL, mkt_dm_alloc(&self->dev, 0, 0, 0));
-	EXPECT_ERRNO(ENOMEM, mkt_dm_alloc(&self->dev, max + 1, 0, 0));
-	EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, SIZE_MAX, 0, 0));
-	EXPECT_NE(0, errno);
-	EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, 1ull << 32, 0, 0));
-	EXPECT_NE(0, errno);
-	for (align = 0; align <= 12; align++) {
-		dm = mkt_dm_alloc(&self->dev, 100, align, 0);
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, refused[i].length, refused[i].log_align,
+					     0));
+		EXPECT_NE(0, errno);
+		EXPECT_EQ(refused[i].err ?: errno, errno) {
+			TH_LOG("%#" PRIx64 " bytes", refused[i].length);
+		}
+	}
+	for (i = 0; i <= 12; i++) {
+		dm = mkt_dm_alloc(&self->dev, 100, i, 0);
 		ASSERT_NE(NULL, dm);
 		ASSERT_EQ(0, ibv_free_dm(dm));
 	}
-	for (align = 40; align < 200; align += 23) {
-		EXPECT_ERRNO(EINVAL, mkt_dm_alloc(&self->dev, 100, align, 0));
-	}
-	EXPECT_ERRNO(EINVAL, mkt_dm_alloc(&self->dev, 100, UINT32_MAX, 0));
 }
 
 /* a bit of a later version of libibverbs; nothing is allocated */
@@ -201,23 +180,32 @@ TEST_F(dm, copy_refused)
 TEST_F(dm, register_refused)
 {
 	const int zero = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED;
+	const struct {
+		uint64_t offset, length;
+		int access;
+		int err;	/* 0: any */
+	} refused[] = {
+		{ 0, 1000, MKT_ACCESS_ALL, EINVAL }, { 0, 1001, zero, EINVAL },
+		{ 1, 1000, zero, EINVAL }, { UINT64_MAX, 2, zero, EINVAL },
+		{ 2, UINT64_MAX, zero, EINVAL }, { 1001, 0, zero, EINVAL },
+		/* remote write without local write */
+		{ 0, 1000, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_WRITE, EINVAL },
+		{ 0, 1000, zero | IBV_ACCESS_ON_DEMAND, 0 },
+	};
 	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 1000, 0, 0);
-	struct ibv_pd *pd = self->dev.pd;
 	struct ibv_mr *mr;
+	unsigned int i;
 
 	ASSERT_NE(NULL, dm);
-	EXPECT_ERRNO(EINVAL, ibv_reg_dm_mr(pd, dm, 0, 1000, MKT_ACCESS_ALL));
-	EXPECT_ERRNO(EINVAL, ibv_reg_dm_mr(pd, dm, 0, 1001, zero));
-	EXPECT_ERRNO(EINVAL, ibv_reg_dm_mr(pd, dm, 1, 1000, zero));
-	EXPECT_ERRNO(EINVAL, ibv_reg_dm_mr(pd, dm, UINT64_MAX, 2, zero));
-	EXPECT_ERRNO(EINVAL, ibv_reg_dm_mr(pd, dm, 2, UINT64_MAX, zero));
-	EXPECT_ERRNO(EINVAL, ibv_reg_dm_mr(pd, dm, 1001, 0, zero));
-	/* remote write without local write */
-	EXPECT_ERRNO(EINVAL, ibv_reg_dm_mr(pd, dm, 0, 1000,
-					   IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_WRITE));
-	EXPECT_EQ(NULL, ibv_reg_dm_mr(pd, dm, 0, 1000, zero |
-				      IBV_ACCESS_ON_DEMAND));
-	EXPECT_NE(0, errno);
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		errno = 0;
+		EXPECT_EQ(NULL, ibv_reg_dm_mr(self->dev.pd, dm, refused[i].offset,
+					      refused[i].length, refused[i].access));
+		EXPECT_NE(0, errno);
+		EXPECT_EQ(refused[i].err ?: errno, errno) {
+			TH_LOG("row %u", i);
+		}
+	}
 	/* the last byte alone */
 	mr = dm_reg(&self->dev, dm, 999, 1);
 	ASSERT_NE(NULL, mr);
@@ -231,7 +219,6 @@ TEST_F(dm, no_bytes)
 	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 1000, 0, 0);
 	static const uint64_t offset[] = { 0, 7, 1000 };
 	struct ibv_mr *mr, *key = ibmkey_alloc(self->dev.pd, 1);
-	struct ibv_sge sge = {};
 	unsigned int i;
 
 	ASSERT_NE(NULL, dm);
@@ -242,9 +229,7 @@ TEST_F(dm, no_bytes)
 		EXPECT_EQ(0, mr->length);
 		EXPECT_EQ(EBUSY, ibv_free_dm(dm));
 		/* as for an unbound key */
-		sge.lkey = mr->lkey;
-		sge.length = 1;
-		EXPECT_EQ(ERANGE, ibv_rereg_mr_sg(key, 0, 1, &sge));
+		EXPECT_EQ(ERANGE, mkt_bind_range(key, 0, mr, 0, 1));
 		EXPECT_EQ(EINVAL, ibmkey_unbind(mr));
 		EXPECT_EQ(0, ibv_dereg_mr(mr));
 	}
@@ -256,7 +241,6 @@ TEST_F(dm, busy_while_registered)
 {
 	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 5000, 0, 0);
 	struct ibv_mr *one, *two, *key;
-	struct ibv_sge sge = { .length = 100 };
 
 	ASSERT_NE(NULL, dm);
 	one = dm_reg(&self->dev, dm, 0, 5000);
@@ -271,53 +255,13 @@ TEST_F(dm, busy_while_registered)
 	/* a key keeps the MR, and the MR keeps the memory */
 	key = ibmkey_alloc(self->dev.pd, 1);
 	ASSERT_NE(NULL, key);
-	sge.lkey = two->lkey;
-	ASSERT_EQ(0, ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge));
+	ASSERT_EQ(0, mkt_bind_range(key, MKT_ACCESS_ALL, two, 0, 100));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(two));
 	EXPECT_EQ(EBUSY, ibv_free_dm(dm));
 	EXPECT_EQ(0, ibmkey_unbind(key));
 	EXPECT_EQ(0, ibv_dereg_mr(two));
 	EXPECT_EQ(0, ibv_free_dm(dm));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
-}
-
-#define DM_MANY 512
-
-/* take all of the memory in pieces; a refused request loses none of it */
-TEST_F(dm, all_of_it)
-{
-	uint64_t max = self->dev.caps.max_dm_size, piece = max / 16;
-	struct ibv_dm *dms[DM_MANY];
-	unsigned int n, round;
-	uint64_t first = 0;
-
-	if (max > 4ull << 30)
-		SKIP(return, "%" PRIu64 " bytes are too many to take", max);
-	for (round = 0; round < 3; round++) {
-		uint64_t taken = 0;
-
-		for (n = 0; n < DM_MANY; n++) {
-			dms[n] = mkt_dm_alloc(&self->dev, piece, 0, 0);
-			if (!dms[n])
-				break;
-			taken += piece;
-		}
-		EXPECT_EQ(ENOMEM, errno);
-		ASSERT_LE(taken, max);
-		ASSERT_GT(DM_MANY, n);
-		ASSERT_LT(0, n);
-		first = first ?: taken;
-		EXPECT_EQ(first, taken);
-		/* refused several times */
-		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, piece, 0, 0));
-		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, piece, 0, 0));
-		EXPECT_EQ(0, ibv_free_dm(dms[--n]));
-		dms[n] = mkt_dm_alloc(&self->dev, piece, 0, 0);
-		EXPECT_NE(NULL, dms[n++]);
-		while (n) {
-			EXPECT_EQ(0, ibv_free_dm(dms[--n]));
-		}
-	}
 }
 
 /* the verb of programs that do not know ib_mkey */
@@ -349,6 +293,92 @@ TEST_F(dm, announced)
 	ASSERT_EQ(0, ibv_query_device_ex(plain, NULL, &attr));
 	EXPECT_EQ(self->dev.caps.max_dm_size, attr.max_dm_size);
 	EXPECT_EQ(0, ibv_close_device(plain));
+}
+
+/* device memory of side 1, which side 0 reaches */
+FIXTURE(dm_rdma)
+{
+	struct mkt_setup s;
+};
+
+FIXTURE_SETUP(dm_rdma)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 128 * 1024,
+		.dm = 64 * 1024,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(dm_rdma)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* MRs over one buffer that overlap and have different addresses */
+TEST_F(dm_rdma, several_regions)
+{
+	static const struct {
+		size_t offset, length;
+	} parts[] = {
+		{ 0, 65536 }, { 1, 1 }, { 4095, 2 }, { 3, 8191 },
+		{ 4096, 4096 }, { 12345, 54321 - 12345 }, { 65535, 1 },
+	};
+	struct mkt_arena *arena = &self->s.arena[1];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		unsigned int leaf = arena->num_leaves;
+		struct mkt_end end;
+		struct mkt_xfer xfer = {
+			.op = i & 1 ? MKT_READ : MKT_WRITE,
+			.end = { &self->s.plain[0], &end },
+			.offset = { i },
+			.length = parts[i].length,
+			.num_sge = 1,
+		};
+
+		ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, parts[i].offset,
+						parts[i].length,
+						MKT_ACCESS_ALL, 0));
+		ASSERT_EQ(0, mkt_end_leaf(&end, arena, leaf));
+		EXPECT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
+		mkt_end_free(&end);
+	}
+}
+
+TEST_F(dm_rdma, rights)
+{
+	struct mkt_arena *arena = &self->s.arena[1];
+	unsigned int leaf = arena->num_leaves;
+	uint32_t rkey;
+
+	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, 16, 1000, IBV_ACCESS_REMOTE_READ, 0));
+	rkey = arena->leaf[leaf].mr->rkey;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_WRITE, 0, 8));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_FETCH_ADD, 0, 8));
+	/* beyond the MR's end, which is not the buffer's end */
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_READ, 993, 8));
+	EXPECT_EQ(0, mkt_arena_check(arena));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, rkey, MKT_READ, 992, 8));
+}
+
+/* the MR is deregistered while the memory stays */
+TEST_F(dm_rdma, deregistered)
+{
+	struct mkt_arena *arena = &self->s.arena[1];
+	unsigned int leaf = arena->num_leaves;
+	uint32_t rkey;
+
+	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, 16, 1000, MKT_ACCESS_ALL, 0));
+	rkey = arena->leaf[leaf].mr->rkey;
+	ASSERT_EQ(0, ibv_dereg_mr(arena->leaf[leaf].mr));
+	arena->num_leaves = leaf;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_WRITE, 0, 800));
+	EXPECT_EQ(0, mkt_arena_check(arena));
 }
 
 TEST_HARNESS_MAIN

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: MRs over dma-bufs, which rxe alone does not offer: they are used like any MR. Tests
- * the errors, what keeps a dma-buf, and what is freed. mkey_matrix uses them as leaves of keys.
+ * the errors, what keeps a dma-buf, and what is freed. Some are over the dma-bufs of
+ * test_modules/mkey_exporter.c, which controls what it maps and when it ends a mapping.
+ * mkey_matrix moves their bytes.
  * needs: dma-buf
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,84 +54,6 @@ FIXTURE_SETUP(dmabuf)
 FIXTURE_TEARDOWN(dmabuf)
 {
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
-
-/* without a key: READs and WRITEs from both sides, of all bytes and of parts */
-TEST_F(dmabuf, region)
-{
-	static const enum mkt_op ops[] = {
-		MKT_SEND, MKT_WRITE, MKT_WRITE_IMM, MKT_READ,
-	};
-	struct mkt_end end;
-	unsigned int o, side;
-
-	ASSERT_EQ(0, mkt_end_leaf(&end, &self->s.arena[1], self->leaf));
-	for (o = 0; o < ARRAY_SIZE(ops); o++)
-		for (side = 0; side < 2; side++) {
-			struct mkt_xfer xfer = {
-				.op = ops[o],
-				.side = side,
-				.end = { &self->s.plain[0], &end },
-				.offset = { o, side },
-				.length = end.map.length - side - o,
-				.num_sge = 3,
-			};
-			unsigned int from = mkt_xfer_source(&xfer);
-
-			xfer.offset[1] = end.map.length - xfer.length;
-			ASSERT_EQ(0, mkt_arena_fill(&self->s.arena[from],
-						    &self->s.rng));
-			ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-		}
-	mkt_end_free(&end);
-}
-
-TEST_F(dmabuf, atomics)
-{
-	static const enum mkt_op ops[] = {
-		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
-	};
-	struct mkt_end end;
-	unsigned int o, i;
-
-	ASSERT_EQ(0, mkt_end_leaf(&end, &self->s.arena[1], self->leaf));
-	for (o = 0; o < ARRAY_SIZE(ops); o++)
-		for (i = 0; i < 10; i++) {
-			struct mkt_xfer xfer = {
-				.op = ops[o],
-				.end = { &self->s.plain[0], &end },
-				.offset = { 0, (-end.addr & 7) + 800 * i },
-				.length = 8,
-				.num_sge = 1,
-				.swap_add = mkt_rand(&self->s.rng),
-			};
-
-			ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-		}
-	mkt_end_free(&end);
-}
-
-/*
- * bytes before and after the MR are out of reach, although the dma-buf has more
- */
-TEST_F(dmabuf, bounds)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[self->leaf];
-	const uint64_t outside[] = {
-		leaf->addr - 1, leaf->addr + leaf->length - 7,
-		leaf->addr + leaf->length, 0, -8ull,
-	};
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(outside); i++) {
-		struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_WRITE, 8, outside[i],
-						leaf->mr->rkey);
-
-		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-			  mkt_status(&self->s.pair, 0, &wr));
-		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	}
-	EXPECT_EQ(0, mkt_arena_check(&self->s.arena[1]));
 }
 
 /* the MR has no memory of a process, so it cannot be moved or prefetched */
@@ -278,6 +203,7 @@ TEST_F(buffer, verb)
 /* a revoked buffer cannot be imported again; the last MR frees it */
 TEST_F(buffer, revoked)
 {
+	struct ibv_alloc_dm_attr attr = { .length = SIZE };
 	struct mkt_pool before, now;
 	struct ibv_mr *mr;
 	struct ibv_dm *dm;
@@ -285,7 +211,7 @@ TEST_F(buffer, revoked)
 
 	if (mkt_pool(&self->dev, "host", &before))
 		SKIP(return, "no debugfs");
-	dm = mkt_dm_alloc(&self->dev, SIZE, 0, IBMKEY_DM_HOST);
+	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 	mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, SIZE, 0, fd, MKT_ACCESS_ALL);
@@ -306,6 +232,7 @@ TEST_F(buffer, revoked)
 /* an MR keeps the dma-buf after its descriptor was closed */
 TEST_F(buffer, closed)
 {
+	struct ibv_alloc_dm_attr attr = { .length = SIZE };
 	struct mkt_pool before, now;
 	struct ibv_mr *mr;
 	struct ibv_dm *dm;
@@ -314,7 +241,7 @@ TEST_F(buffer, closed)
 	if (mkt_pool(&self->dev, "host", &before))
 		SKIP(return, "no debugfs");
 	for (i = 0; i < 50; i++) {
-		dm = mkt_dm_alloc(&self->dev, SIZE, 0, IBMKEY_DM_HOST);
+		dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
 		ASSERT_NE(NULL, dm);
 		ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 		mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, SIZE, 0, fd, 0);
@@ -331,6 +258,205 @@ TEST_F(buffer, closed)
 	EXPECT_EQ(0, mkt_pool(&self->dev, "host", &now));
 	EXPECT_EQ(before.used, now.used);
 	EXPECT_EQ(before.buffers, now.buffers);
+}
+
+#define EXPORTER "mkey_exporter"
+
+/* a device that is deleted while the exporter blocks */
+#define OTHER "rxe_mktd"
+
+static int exporter_parameter(const char *name)
+{
+	char line[16];
+
+	if (!mkt_command(line, sizeof(line),
+			 "cat /sys/module/" EXPORTER "/parameters/%s", name))
+		return -1;
+	return line[0] == 'Y' ? 1 : line[0] == 'N' ? 0 : atoi(line);
+}
+
+/* loading the module gives this process a descriptor */
+static int exporter_load(const char *parameters)
+{
+	const char *dir = getenv("MODULE_DIR");
+	char path[512];
+	int ko, ret;
+
+	snprintf(path, sizeof(path),
+		 "%s/tools/testing/selftests/rdma/mkey/test_modules/" EXPORTER ".ko",
+		 dir ?: ".");
+	ko = open(path, O_RDONLY | O_CLOEXEC);
+	if (ko < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, ko, parameters, 0) ? -errno : 0;
+	close(ko);
+	return ret ?: exporter_parameter("fd");
+}
+
+/* a work item drops the last reference to the dma-buf */
+static int exporter_unload(void)
+{
+	return system("for n in $(seq 1800); do rmmod " EXPORTER
+		      " 2>/dev/null && exit; sleep 0.1; done; exit 1");
+}
+
+FIXTURE(exporter)
+{
+	struct mkt_dev dev;
+	int fd;
+	struct ibv_mr *mr;	/* what exporter_dereg() deregisters */
+	bool other;
+};
+
+FIXTURE_SETUP(exporter)
+{
+	self->fd = -1;
+	if (geteuid())
+		SKIP(return, "not root");
+	MKT_OPEN_SIDE(&self->dev, 0);
+}
+
+FIXTURE_TEARDOWN(exporter)
+{
+	if (self->other) {
+		EXPECT_EQ(0, system("ip link delete " OTHER));
+	}
+	if (self->fd >= 0)
+		close(self->fd);
+	mkt_dev_close(&self->dev);
+	if (self->fd >= 0) {
+		EXPECT_EQ(0, exporter_unload());
+	}
+}
+
+static int exporter_reg(FIXTURE_DATA(exporter) *self)
+{
+	return buffer_reg(&self->dev, self->fd, 0, 4 * PAGE, 0, MKT_ACCESS_ALL);
+}
+
+TEST_F(exporter, pages)
+{
+	static const struct {
+		const char *parameters;
+		int err;
+	} cases[] = {
+		{ "pages=1", 0 },
+		/* mapped addresses without a struct page: a register, or nothing */
+		{ "pages=0", EOPNOTSUPP },
+		/*
+		 * reserved memory in a hole between RAM: its struct page is of no memory
+		 * that the kernel maps
+		 */
+		{ "pages=0 hole=1", EOPNOTSUPP },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		self->fd = exporter_load(cases[i].parameters);
+		if (self->fd == -ENOENT)
+			SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+		if (self->fd == -ENXIO) {
+			TH_LOG("there is no hole between RAM");
+			self->fd = -1;
+			continue;
+		}
+		ASSERT_LE(0, self->fd);
+		EXPECT_EQ(cases[i].err, exporter_reg(self)) {
+			TH_LOG("%s", cases[i].parameters);
+		}
+		close(self->fd);
+		self->fd = -1;
+		ASSERT_EQ(0, exporter_unload());
+	}
+}
+
+static void *exporter_dereg(void *data)
+{
+	FIXTURE_DATA(exporter) *self = data;
+
+	return (void *)(intptr_t)ibv_dereg_mr(self->mr);
+}
+
+static void *exporter_refused(void *data)
+{
+	return (void *)(intptr_t)exporter_reg(data);
+}
+
+/* adds another device and loads the exporter */
+static int exporter_slow(FIXTURE_DATA(exporter) *self, const char *parameters)
+{
+	self->fd = exporter_load(parameters);
+	if (self->fd < 0)
+		return -self->fd;
+	if (system("ip link add " OTHER " type dummy"))
+		return ENODEV;
+	self->other = true;
+	return system("ip link set " OTHER " up && rdma link add " OTHER
+		      " type rxe netdev " OTHER) ? ENODEV : 0;
+}
+
+/*
+ * Deletes the other device while a thread waits for the end of a mapping.
+ * Returns 0 if deleting does not wait for that, too. @result is the return
+ * value of @call.
+ */
+static int exporter_delete(FIXTURE_DATA(exporter) *self, void *(*call)(void *),
+			   int *result)
+{
+	bool deleted = false, held = false;
+	int n, status = -1;
+	pthread_t thread;
+	void *returned;
+	pid_t pid;
+
+	if (pthread_create(&thread, NULL, call, self))
+		return EAGAIN;
+	/* the wait ends at once, or never */
+	for (n = 0; n < 10 * MKT_STALL_SECONDS && !held; n++) {
+		held = exporter_parameter("waiting") == 1;
+		usleep(100000);
+	}
+	pid = fork();
+	if (!pid)
+		_exit(system("rdma link delete " OTHER) ? 1 : 0);
+	for (n = 0; n < 10 * MKT_STALL_SECONDS && !deleted; n++) {
+		deleted = waitpid(pid, &status, WNOHANG) == pid;
+		usleep(100000);
+	}
+	held = held && exporter_parameter("waiting") == 1;
+	if (system("echo 0 >/sys/module/" EXPORTER "/parameters/hold"))
+		return EIO;
+	if (!deleted)
+		waitpid(pid, &status, 0);
+	pthread_join(thread, &returned);
+	*result = (intptr_t)returned;
+	return !held ? EPROTO : !deleted ? EBUSY : status ? EIO : 0;
+}
+
+TEST_F(exporter, slow_dereg)
+{
+	int result = -1, err = exporter_slow(self, "pages=1 hold=1");
+
+	if (err == ENOENT)
+		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+	ASSERT_EQ(0, err);
+	self->mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, PAGE, 0, self->fd,
+					MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, self->mr);
+	EXPECT_EQ(0, exporter_delete(self, exporter_dereg, &result));
+	EXPECT_EQ(0, result);
+}
+
+/* a registration that fails after the buffer was mapped */
+TEST_F(exporter, slow_refusal)
+{
+	int result = -1, err = exporter_slow(self, "pages=0 hold=1");
+
+	if (err == ENOENT)
+		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
+	ASSERT_EQ(0, err);
+	EXPECT_EQ(0, exporter_delete(self, exporter_refused, &result));
+	EXPECT_EQ(EOPNOTSUPP, result);
 }
 
 TEST_HARNESS_MAIN

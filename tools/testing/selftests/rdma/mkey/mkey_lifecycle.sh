@@ -56,14 +56,15 @@ load() { modprobe -a ib_mkey ib_uverbs rdma_rxe && { modprobe -qa "${users[@]}" 
 
 # RDMA to device memory takes longest. When little time is wanted, it runs a few times, and at other
 # times programs copy the bytes.
-memory=(dm_rdma -v mtu1024 -t copies) all=copies
-[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || memory=(dm_verbs -t copy) all=atomics
+rdma=(mkey_matrix -v dm_host -t direct)
+memory=("${rdma[@]}")
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || memory=(dm_verbs -t copy)
 keys_work() {
 	program "${memory[@]}" &&
 		program mkey_window -t type_1 &&
 		program mkey_object -t query
 }
-all_works() { program dm_rdma -v mtu1024 -t "$all" && keys_work; }
+all_works() { program "${rdma[@]}" && keys_work; }
 stock_works() { program stock_mr -t copies -t atomics; }
 no_keys() {
 	local out
@@ -191,7 +192,7 @@ other_provider() {
 uverbs_first() {
 	links_delete && unload "${users[@]}" ib_mkey rdma_rxe rxe_provider ib_uverbs &&
 		modprobe ib_uverbs && load && links_add && all_works &&
-		program stock_mr -t offers && program mkey_dmabuf -v heap -t region && delete_while_open
+		program stock_mr -t offers && program mkey_matrix -v dma_heap -t direct && delete_while_open
 }
 
 # unit_runs KEY: runs the commands of the unit that makes links at each start, as systemd does
@@ -205,7 +206,7 @@ unit_runs() {
 # No module is loaded before.
 unit_link() {
 	links_delete && unload "${users[@]}" ib_mkey ib_uverbs rdma_rxe && unit_runs ExecStart || return
-	(dev[0]=rxe_${netdev[0]} && until_true usable 0 && export MKEY_TEST_DEV0=${dev[0]} && program mkey_object -t query &&
+	(dev[0]=rxe_${netdev[0]} && until_true usable 0 && export MKEY_TEST_DEV0=${dev[0]} && program dm_verbs -t copy &&
 		unit_runs ExecStop && ! has_link 0) && load && links_add && keys_work
 }
 

@@ -28,24 +28,41 @@ FIXTURE_VARIANT(matrix)
 	mkt_leaf_maker make;
 	/* a peer may flush the bytes */
 	bool flush;
+	/* also parts of many lengths, and the key at each place */
+	bool packets;
+	/* addresses of the MR are aligned like the bytes */
+	bool aligned;
 	/* the leaf consists of several MRs, none of which can be chosen alone */
 	bool several;
 };
 
-FIXTURE_VARIANT_ADD(matrix, user) { .make = mkt_leaf_user, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, iova) { .make = mkt_leaf_iova, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, zero_based) { .make = mkt_leaf_zero_based, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, shared) { .make = mkt_leaf_shared, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, hugetlb) { .make = mkt_leaf_hugetlb, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, dm_host) { .make = mkt_leaf_dm_host, .flush = true };
+FIXTURE_VARIANT_ADD(matrix, user)
+{
+	.make = mkt_leaf_user,
+	.aligned = true,
+	.flush = true,
+	.packets = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, iova) { .make = mkt_leaf_iova, .aligned = true, .flush = true };
+FIXTURE_VARIANT_ADD(matrix, zero_based)
+{
+	.make = mkt_leaf_zero_based,
+	.aligned = true,
+	.flush = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, shared) { .make = mkt_leaf_shared, .aligned = true, .flush = true };
+FIXTURE_VARIANT_ADD(matrix, hugetlb) { .make = mkt_leaf_hugetlb, .aligned = true, .flush = true };
+FIXTURE_VARIANT_ADD(matrix, dm_host) { .make = mkt_leaf_dm_host, .flush = true, .packets = true };
 FIXTURE_VARIANT_ADD(matrix, dm_node) { .make = mkt_leaf_dm_node, .flush = true };
 FIXTURE_VARIANT_ADD(matrix, dm_p2p) { .make = mkt_leaf_dm_p2p, .flush = true };
 FIXTURE_VARIANT_ADD(matrix, dm_pmem) { .make = mkt_leaf_dm_pmem, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, odp) { .make = mkt_leaf_odp, .flush = true };
+FIXTURE_VARIANT_ADD(matrix, odp) { .make = mkt_leaf_odp, .aligned = true, .flush = true };
 FIXTURE_VARIANT_ADD(matrix, key) { .make = mkt_leaf_key, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, udmabuf) { .make = mkt_leaf_udmabuf };
-FIXTURE_VARIANT_ADD(matrix, dma_heap) { .make = mkt_leaf_heap };
-FIXTURE_VARIANT_ADD(matrix, dm_export) { .make = mkt_leaf_dm_export };
+FIXTURE_VARIANT_ADD(matrix, udmabuf) { .make = mkt_leaf_udmabuf, .aligned = true };
+FIXTURE_VARIANT_ADD(matrix, dma_heap) { .make = mkt_leaf_heap, .aligned = true };
+FIXTURE_VARIANT_ADD(matrix, dm_export) { .make = mkt_leaf_dm_export, .aligned = true };
 FIXTURE_VARIANT_ADD(matrix, mixed) { .make = mkt_leaf_mixed, .flush = true, .several = true };
 
 FIXTURE_SETUP(matrix)
@@ -58,11 +75,33 @@ FIXTURE_SETUP(matrix)
 	if (err == EOPNOTSUPP || err == ENODEV)
 		SKIP(return, "%s", self->m.why);
 	ASSERT_EQ(0, err);
+	self->m.packets = variant->packets;
 }
 
 FIXTURE_TEARDOWN(matrix)
 {
 	EXPECT_EQ(0, mkt_matrix_teardown(&self->m));
+}
+
+/* requests that name the MR itself */
+TEST_F(matrix, direct)
+{
+	static const enum mkt_op moves[] = {
+		MKT_SEND, MKT_SEND_IMM, MKT_WRITE, MKT_WRITE_IMM, MKT_READ,
+	};
+	static const enum mkt_op atomics[] = {
+		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+	};
+	unsigned int i;
+
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
+	self->m.packets = true;
+	for (i = 0; i < ARRAY_SIZE(moves); i++)
+		EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_move, moves[i]));
+	EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_outside, MKT_WRITE));
+	EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_outside, MKT_READ));
+	for (i = 0; i < ARRAY_SIZE(atomics) && variant->aligned; i++)
+		EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_atomic, atomics[i]));
 }
 
 static void matrix_moves(struct __test_metadata *_metadata,

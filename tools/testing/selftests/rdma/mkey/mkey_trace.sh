@@ -21,7 +21,7 @@ module=${MKEY_MODULES:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_mod
 functions=(rxe_mr_copy rxe_requester rxe_receiver rxe_mr_do_atomic_op rxe_invalidate_mr rxe_bind_mw)
 
 works() {
-	program mkey_opcodes &&
+	program mkey_matrix -v user -v dm_host &&
 		program mkey_window -t type_2 &&
 		program mkey_request -t list &&
 		program stock_mr -v mtu1024

@@ -19,6 +19,7 @@ struct mkt_matrix {
 	bool several;			/* any leaf but the first, not just one */
 	enum ibv_mw_type window;
 	bool operands;			/* draw layouts that have some */
+	bool packets;			/* also move parts that end near packets' ends */
 	char why[128];			/* there is no such leaf */
 };
 
@@ -97,9 +98,16 @@ typedef int (*mkt_matrix_verb)(struct mkt_matrix *m, enum mkt_op op,
 int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 		    unsigned int access);
 
+/* runs @verb on the last leaf of side 0 itself, without a key */
+int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op);
+
 int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		    struct mkt_end *const end[2],
 		    struct mkt_drawn *const drawn[2]);
+/* requests from @side to bytes beside the ends of the other side's MR fail */
+int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		       struct mkt_end *const end[2],
+		       struct mkt_drawn *const drawn[2]);
 int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 			unsigned int side, struct mkt_end *const end[2],
 			struct mkt_drawn *const drawn[2]);

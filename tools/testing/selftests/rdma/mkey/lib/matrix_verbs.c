@@ -6,6 +6,7 @@
 #include "matrix.h"
 
 #define GRH 40
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 static size_t mkt_shorter(struct mkt_end *const end[2])
 {
@@ -21,19 +22,32 @@ static int mkt_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		.side = side,
 		.end = { end[0], end[1] },
 		.length = length,
-		.num_sge = mkt_between(&m->rng, 1, 3),
+		.num_sge = mkt_between(&m->rng, 1, 4),
 	};
-	unsigned int i;
-	int err;
 
-	for (i = 0; i < 2; i++)
-		xfer.offset[i] = mkt_between(&m->rng, 0,
-					     end[i]->map.length - length);
-	err = mkt_arena_fill(&m->arena[mkt_xfer_source(&xfer)], &m->rng);
-	return err ?: mkt_xfer(&m->pair, &xfer);
+	return mkt_xfer_drawn(&m->pair, &m->rng, &xfer);
 }
 
-/* the whole layout, and a part of it */
+/* parts that end near the end of a packet, and other short ones */
+static int mkt_move_packets(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+			    struct mkt_end *const end[2])
+{
+	size_t mtu = mkt_mtu_bytes(m->pair.mtu), all = mkt_shorter(end);
+	const size_t lengths[] = {
+		1, mtu - 1, mtu + 1, 2 * mtu + 1,
+		/* left out in a short run */
+		2, 7, 255, mtu, 2 * mtu - 1, 2 * mtu, 3 * mtu + 1,
+	};
+	unsigned int i, n = mkt_scale(ARRAY_SIZE(lengths), 4);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++)
+		if (lengths[i] <= all)
+			err = mkt_move(m, op, side, end, lengths[i]);
+	return err;
+}
+
+/* the whole layout, and parts of it */
 int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		    struct mkt_end *const end[2],
 		    struct mkt_drawn *const drawn[2])
@@ -41,8 +55,9 @@ int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	size_t all = mkt_shorter(end);
 	int err = mkt_move(m, op, side, end, all);
 
-	return err ?: mkt_move(m, op, side, end,
-			       mkt_between(&m->rng, 1, all));
+	err = err ?: mkt_move(m, op, side, end,
+			      mkt_between(&m->rng, 1, all));
+	return err || !m->packets ? err : mkt_move_packets(m, op, side, end);
 }
 
 /* sends one datagram; the receiver gets 40 bytes of GRH before it */
@@ -50,8 +65,12 @@ int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 			unsigned int side, struct mkt_end *const end[2],
 			struct mkt_drawn *const drawn[2])
 {
+	static const size_t lengths[] = { 1, 4, 39, 40, 1023, 1024, 4095, 4096 };
 	struct mkt_end *from = end[side], *to = end[!side];
-	size_t length = mkt_between(&m->rng, 1, 4096), i;
+	/* one of them, or any other */
+	size_t which = mkt_between(&m->rng, 0, 2 * ARRAY_SIZE(lengths) - 1), i;
+	size_t length = which < ARRAY_SIZE(lengths) ? lengths[which] :
+						      mkt_between(&m->rng, 1, 4096);
 	size_t at[2] = {
 		mkt_between(&m->rng, 0, from->map.length - length),
 		mkt_between(&m->rng, 0, to->map.length - length - GRH),
@@ -199,6 +218,34 @@ static int mkt_matrix_status(struct mkt_matrix *m, unsigned int side,
 		 seen < 0 ? "nothing" : ibv_wc_status_str(seen),
 		 ibv_wc_status_str(status));
 	return EIO;
+}
+
+int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
+		       struct mkt_end *const end[2],
+		       struct mkt_drawn *const drawn[2])
+{
+	struct mkt_end *target = end[!side];
+	const uint64_t first = target->addr, last = first + target->map.length;
+	const uint64_t outside[] = { first - 1, last - 7, last, -8ull };
+	struct mkt_wr wr = {
+		.op = op,
+		.sge[0] = {
+			.addr = end[side]->addr,
+			.length = 8,
+			.lkey = end[side]->mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = target->mr->rkey,
+	};
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < ARRAY_SIZE(outside) && !err; i++) {
+		wr.remote_addr = outside[i];
+		err = mkt_matrix_status(m, side, &wr, IBV_WC_REM_ACCESS_ERR);
+		err = err ?: mkt_pair_recover(&m->pair);
+	}
+	return err ?: mkt_arena_check(target->arena);
 }
 
 /* FLUSH succeeds for bytes that were written, and fails outside of the key */

@@ -56,10 +56,26 @@ int mkt_touch(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
 /* the same; the QPs can be used again afterwards, or it returns -1 */
 int mkt_try(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
 	    uint64_t addr, uint32_t length);
+/* returns 0 if the request completes with the error @status and changes no byte of either side */
+int mkt_refused(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op, uint64_t addr,
+		uint32_t length, enum ibv_wc_status status);
 /* @dev must have been opened */
 int mkt_setup(struct mkt_setup *setup, const struct mkt_wants *wants,
 	      const char *salt);
 /* closes the devices, too; an error if an object could not be freed */
 int mkt_teardown(struct mkt_setup *setup);
+
+/* keys.c: keys with simple layouts, and what is known of a key */
+
+/* binds @key to @length bytes from @addr on of @mr, an MR or another key */
+int mkt_bind_range(struct ibv_mr *key, unsigned int access, const struct ibv_mr *mr,
+		   uint64_t addr, uint64_t length);
+/* binds @key to @count blocks of @bytes bytes, which begin @stride bytes apart */
+int mkt_bind_strided(struct ibv_mr *key, unsigned int access, const struct ibv_mr *mr,
+		     uint64_t addr, uint64_t bytes, int64_t stride, uint64_t count);
+/* IBMKEY_UNBOUND, IBMKEY_LIST, ...; -1 if the query fails */
+int mkt_kind_of(struct ibv_mr *key);
+/* bytes of the kernel's memory that all keys of @dev take, as debugfs shows them; or -1 */
+long long mkt_keys_charged(const struct mkt_dev *dev);
 
 #endif /* MKEY_TEST_H */

@@ -98,6 +98,21 @@ int mkt_try(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op,
 	return status;
 }
 
+int mkt_refused(struct mkt_setup *setup, uint32_t rkey, enum mkt_op op, uint64_t addr,
+		uint32_t length, enum ibv_wc_status status)
+{
+	int seen = mkt_try(setup, rkey, op, addr, length);
+
+	if (seen != (int)status) {
+		mkt_diag("%s to 0x%llx: \"%s\" instead of \"%s\"", mkt_op_name(op),
+			 (unsigned long long)addr,
+			 seen < 0 ? "nothing" : ibv_wc_status_str(seen),
+			 ibv_wc_status_str(status));
+		return EIO;
+	}
+	return mkt_arena_check(&setup->arena[0]) ?: mkt_arena_check(&setup->arena[1]);
+}
+
 int mkt_teardown(struct mkt_setup *setup)
 {
 	int err, first = 0;

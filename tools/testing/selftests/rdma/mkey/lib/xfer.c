@@ -219,6 +219,18 @@ out:
 	return err;
 }
 
+int mkt_xfer_drawn(struct mkt_pair *pair, struct mkt_rng *rng, struct mkt_xfer *xfer)
+{
+	unsigned int side;
+	int err;
+
+	for (side = 0; side < 2; side++)
+		xfer->offset[side] = mkt_between(rng, 0,
+						 xfer->end[side]->map.length - xfer->length);
+	err = mkt_arena_fill(xfer->end[mkt_xfer_source(xfer)]->arena, rng);
+	return err ?: mkt_xfer(pair, xfer);
+}
+
 int mkt_xfer_queue(struct mkt_pair *pair, const struct mkt_xfer *xfer,
 		   unsigned int count)
 {

@@ -46,7 +46,9 @@ static inline unsigned int mkt_xfer_source(const struct mkt_xfer *xfer)
  * failed, EBADMSG for wrong bytes or a wrong completion.
  */
 int mkt_xfer(struct mkt_pair *pair, const struct mkt_xfer *xfer);
-/* the same for @count requests that are posted at once; SEND, WRITE and READ */
+/* the same at random offsets, after the source was filled with new random bytes */
+int mkt_xfer_drawn(struct mkt_pair *pair, struct mkt_rng *rng, struct mkt_xfer *xfer);
+/* the same as mkt_xfer() for @count requests that are posted at once; SEND, WRITE and READ */
 int mkt_xfer_queue(struct mkt_pair *pair, const struct mkt_xfer *xfer,
 		   unsigned int count);
 
