@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Classes of device memory: the bytes are where the class says, aligned as requested
- * and zero at first. RDMA, copies and a mapping see the same bytes. Only persistent memory can be
- * flushed to persistence, by an MR and by keys.
+ * and zero at first. RDMA, copies and a mapping see the same bytes. FLUSH by an MR and by keys:
+ * only persistent memory can be flushed to persistence.
  * needs: classes
  */
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "mkey_harness.h"
 
 enum place { HOST, NODE, P2P, PMEM };
@@ -107,8 +108,7 @@ TEST_F(class, place)
 
 	for (a = 0; a < 2; a++)
 		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0],
-							sizes[i], 0, asked[a]);
+			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0], sizes[i], 0, asked[a]);
 			uint8_t *map;
 
 			ASSERT_NE(NULL, dm);
@@ -137,8 +137,7 @@ TEST_F(class, alignment)
 
 	for (log = 0; log <= 22; log++)
 		for (size = 100; size <= 300000; size += 299900) {
-			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0], size,
-							log, self->which);
+			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0], size, log, self->which);
 			uint8_t *map;
 
 			ASSERT_NE(NULL, dm) {
@@ -158,16 +157,12 @@ TEST_F(class, alignment)
 /* new memory does not show the bytes of its previous owner */
 TEST_F(class, zeroed)
 {
-	uint8_t *bytes = malloc(1 << 20);
 	unsigned int i, round;
 	size_t at;
 
-	ASSERT_NE(NULL, bytes);
 	for (round = 0; round < 2; round++)
 		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0],
-							sizes[i], 0,
-							self->which);
+			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0], sizes[i], 0, self->which);
 			size_t pages = (sizes[i] + 4095) / 4096 * 4096;
 			uint8_t *map;
 
@@ -182,7 +177,6 @@ TEST_F(class, zeroed)
 			munmap(map, pages);
 			ASSERT_EQ(0, ibv_free_dm(dm));
 		}
-	free(bytes);
 }
 
 /* RDMA in both directions and atomics agree with copies and with the mapping */
@@ -260,32 +254,6 @@ TEST_F(class, traffic)
 	ASSERT_EQ(0, mkt_arena_adopt(far, far->leaf[0].at, 100000));
 }
 
-/*
- * all memory of the class and no more can be allocated, and all of it again
- * after a free
- */
-TEST_F(class, exhausted)
-{
-	unsigned int n, round, had = 0;
-	struct ibv_dm *dm[512];
-
-	for (round = 0; round < 2; round++) {
-		for (n = 0; n < ARRAY_SIZE(dm); n++) {
-			dm[n] = mkt_dm_alloc(&self->s.dev[0], 1 << 20, 0, self->which);
-			if (!dm[n])
-				break;
-		}
-		EXPECT_EQ(ENOMEM, errno);
-		EXPECT_LT(n, ARRAY_SIZE(dm));
-		EXPECT_LE(8, n);
-		if (round)
-			EXPECT_EQ(had, n);
-		had = n;
-		while (n--)
-			ASSERT_EQ(0, ibv_free_dm(dm[n]));
-	}
-}
-
 TEST_F(class, refused)
 {
 	static const uint64_t unknown[] = {
@@ -321,43 +289,15 @@ TEST_F(class, refused)
 	}
 }
 
-#define TRACING "/sys/kernel/tracing/"
-
-/* start to count how often the kernel writes caches back to pmem */
-static bool writebacks_begin(void)
-{
-	return !system("echo p:mkt_wb arch_wb_cache_pmem >>" TRACING
-		       "kprobe_events && echo 1 >" TRACING
-		       "events/kprobes/mkt_wb/enable");
-}
-
-static int writebacks_end(void)
-{
-	char line[64] = "";
-
-	mkt_command(line, sizeof(line),
-		    "awk '$1 == \"mkt_wb\" { print $2 }' " TRACING
-		    "kprobe_profile");
-	if (system("echo 0 >" TRACING "events/kprobes/mkt_wb/enable && echo -:mkt_wb >>"
-		   TRACING "kprobe_events"))
-		return -1;
-	return *line ? atoi(line) : -1;
-}
-
 /*
  * a key of 4 GiB is flushed as well, although rxe reports an MR's length in 32 bits
  */
-static void class_flush_whole(struct __test_metadata *_metadata, FIXTURE_DATA(class) *self,
-			      struct ibv_mr *mr, struct ibv_mr *key)
+static void class_flush_whole(struct __test_metadata *_metadata,
+			      FIXTURE_DATA(class) *self, struct ibv_mr *mr,
+			      struct ibv_mr *key)
 {
 	const int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_PERSISTENT;
-	const uint64_t pages = 1 << 20, two = 2;
-	/* begin at the buffer's second page */
-	struct ibmkey_block block = {
-		.addr = 3996,
-		.bytes_count = 4096,
-		.lkey = mr->lkey,
-	};
+	const uint64_t pages = 1 << 20;
 	struct mkt_wr wr = {
 		.op = MKT_FLUSH,
 		.rkey = key->rkey,
@@ -365,37 +305,33 @@ static void class_flush_whole(struct __test_metadata *_metadata, FIXTURE_DATA(cl
 		.whole = true,
 	};
 
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, access, 1, &pages, 1,
-					      &block));
+	/* begin at the buffer's second page */
+	ASSERT_EQ(0, mkt_bind_strided(key, access, mr, 3996, 4096, 0, pages));
 	ASSERT_EQ(1ull << 32, key->length);
-	if (!writebacks_begin())
+	if (!mkt_calls_begin("arch_wb_cache_pmem"))
 		return;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	EXPECT_EQ(pages, writebacks_end());
+	EXPECT_EQ(pages, mkt_calls_end());
 
 	/* a shorter key, with a FLUSH of zero bytes */
-	block.bytes_count = 100;
-	block.stride[0] = 4096;
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, access, 1, &two, 1,
-					      &block));
-	ASSERT_TRUE(writebacks_begin());
+	ASSERT_EQ(0, mkt_bind_strided(key, access, mr, 3996, 100, 4096, 2));
+	ASSERT_TRUE(mkt_calls_begin("arch_wb_cache_pmem"));
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	wr.whole = false;
 	wr.remote_addr = 4;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	EXPECT_EQ(2, writebacks_end());
+	EXPECT_EQ(2, mkt_calls_end());
 }
 
 /*
  * a flush of a key over other keys, or over several MRs, takes no longer than that of
  * a key over one: all of them may be over the same bytes
  */
-static void class_flush_shared(struct __test_metadata *_metadata, FIXTURE_DATA(class) *self,
-			       struct ibv_mr *mr)
+static void class_flush_shared(struct __test_metadata *_metadata,
+			       FIXTURE_DATA(class) *self, struct ibv_mr *mr)
 {
 	const int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_PERSISTENT;
-	const uint64_t half = 450000, one = 1;
-	struct ibmkey_block block = { .bytes_count = 10000, .lkey = mr->lkey };
+	const uint64_t one = 1;
 	struct ibmkey_block both[2] = {};
 	struct ibv_mr *inner[2], *outer;
 	unsigned int i;
@@ -403,7 +339,7 @@ static void class_flush_shared(struct __test_metadata *_metadata, FIXTURE_DATA(c
 	for (i = 0; i < 2; i++) {
 		inner[i] = ibmkey_alloc(self->s.dev[0].pd, 1);
 		ASSERT_NE(NULL, inner[i]);
-		ASSERT_EQ(0, ibv_rereg_mr_interleaved(inner[i], access, 1, &half, 1, &block));
+		ASSERT_EQ(0, mkt_bind_strided(inner[i], access, mr, 0, 10000, 0, 450000));
 		both[i].bytes_count = inner[i]->length;
 		both[i].lkey = inner[i]->lkey;
 	}
@@ -429,10 +365,8 @@ TEST_F(class, flush)
 {
 	int access = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED |
 		     IBV_ACCESS_FLUSH_GLOBAL;
-	const uint64_t two = 2, most = 1 << 20, many = most + 1;
-	struct ibmkey_block block = { .bytes_count = 8, .stride = { 8192 } };
+	const uint64_t most = 1 << 20;
 	struct ibv_mr *mr, *key;
-	struct ibv_sge sge;
 	struct ibv_dm *dm;
 	struct mkt_wr wr;
 	bool counted;
@@ -456,10 +390,10 @@ TEST_F(class, flush)
 		.persistent = true,
 	};
 	/* bytes 1100 to 10100 of the buffer: parts of three pages */
-	counted = writebacks_begin();
+	counted = mkt_calls_begin("arch_wb_cache_pmem");
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	if (counted) {
-		EXPECT_EQ(3, writebacks_end());
+		EXPECT_EQ(3, mkt_calls_end());
 	} else {
 		TH_LOG("no kprobe events: what a flush does is not looked at");
 	}
@@ -473,31 +407,24 @@ TEST_F(class, flush)
 	 */
 	key = ibmkey_alloc(self->s.dev[0].pd, 1);
 	ASSERT_NE(NULL, key);
-	block.lkey = mr->lkey;
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL |
-					      IBV_ACCESS_FLUSH_PERSISTENT, 1,
-					      &two, 1, &block));
+	ASSERT_EQ(0, mkt_bind_strided(key, MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_PERSISTENT, mr, 0, 8,
+				      8192, 2));
 	wr.remote_addr = 4;
 	wr.rkey = key->rkey;
 	wr.flush_length = 10;
-	counted = writebacks_begin();
+	counted = mkt_calls_begin("arch_wb_cache_pmem");
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
 	if (counted) {
-		EXPECT_EQ(2, writebacks_end());
+		EXPECT_EQ(2, mkt_calls_end());
 	}
 	/* more pieces than can be flushed while a request waits */
-	block.stride[0] = 0;
-	EXPECT_EQ(EOPNOTSUPP,
-		  ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
-					   &many, 1, &block));
-	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
-					      &most, 1, &block));
+	EXPECT_EQ(EOPNOTSUPP, mkt_bind_strided(key, IBV_ACCESS_FLUSH_PERSISTENT, mr, 0, 8, 0,
+					       most + 1));
+	EXPECT_EQ(0, mkt_bind_strided(key, IBV_ACCESS_FLUSH_PERSISTENT, mr, 0, 8, 0, most));
 	/* more bytes, which the leaf has only once */
-	block.bytes_count = 10000;
-	EXPECT_EQ(EOPNOTSUPP,
-		  ibv_rereg_mr_interleaved(key, IBV_ACCESS_FLUSH_PERSISTENT, 1,
-					   &most, 1, &block));
-	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, 0, 1, &most, 1, &block));
+	EXPECT_EQ(EOPNOTSUPP, mkt_bind_strided(key, IBV_ACCESS_FLUSH_PERSISTENT, mr, 0, 10000, 0,
+					       most));
+	EXPECT_EQ(0, mkt_bind_strided(key, 0, mr, 0, 10000, 0, most));
 	class_flush_whole(_metadata, self, mr, key);
 	class_flush_shared(_metadata, self, mr);
 	ASSERT_EQ(0, ibv_dereg_mr(key));
@@ -515,9 +442,7 @@ TEST_F(class, flush)
 	/* a key over it cannot have the flag either */
 	key = ibmkey_alloc(self->s.dev[0].pd, 1);
 	ASSERT_NE(NULL, key);
-	sge = (struct ibv_sge){ .addr = 0, .length = 100, .lkey = mr->lkey };
-	EXPECT_EQ(EACCES,
-		  ibv_rereg_mr_sg(key, IBV_ACCESS_FLUSH_PERSISTENT, 1, &sge));
+	EXPECT_EQ(EACCES, mkt_bind_range(key, IBV_ACCESS_FLUSH_PERSISTENT, mr, 0, 100));
 	ASSERT_EQ(0, ibv_dereg_mr(key));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	ASSERT_EQ(0, ibv_free_dm(dm));
