@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Access flags at the time of the access. A key is bound in turn to a zone that a peer
- * may use and to one that it may not; or an MR is registered again over them. Whatever a peer
+ * may use and to one that it may not, or under another tag; or an MR is registered again over them. Whatever a peer
  * requests, and whenever, the second zone is neither read nor written.
  * sets: smp
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 #include "raw.h"
 #include "replay.h"
@@ -21,6 +20,7 @@
 /* how the peer's rkey gets to the second zone */
 enum rights_way {
 	RIGHTS_BIND,		/* a key is bound to it */
+	RIGHTS_TAG,		/* a key is bound to it under another tag */
 	RIGHTS_REREG,		/* an MR is registered again over it */
 	RIGHTS_REREG_PD,	/* the same, in another PD with the same flags */
 };
@@ -31,12 +31,10 @@ FIXTURE(rights)
 	struct ibv_mr *mr;	/* what the peer names */
 	struct ibv_mr *leaf;
 	struct ibv_pd *pd;	/* a PD without a queue pair */
+	uint32_t rkey;		/* that the peer uses */
 	enum rights_way way;
 	uint8_t *zone[2];
-	pthread_t tid;
-	atomic_bool stop;
-	atomic_uint turns;
-	int err;
+	struct mkt_loop loop;
 };
 
 FIXTURE_VARIANT(rights)
@@ -47,6 +45,7 @@ FIXTURE_VARIANT(rights)
 
 FIXTURE_VARIANT_ADD(rights, bind) { .way = RIGHTS_BIND };
 FIXTURE_VARIANT_ADD(rights, bind_odp) { .way = RIGHTS_BIND, .flags = IBV_ACCESS_ON_DEMAND };
+FIXTURE_VARIANT_ADD(rights, bind_tag) { .way = RIGHTS_TAG };
 FIXTURE_VARIANT_ADD(rights, rereg) { .way = RIGHTS_REREG };
 FIXTURE_VARIANT_ADD(rights, rereg_pd) { .way = RIGHTS_REREG_PD };
 
@@ -65,7 +64,8 @@ FIXTURE_SETUP(rights)
 	ASSERT_NE(NULL, self->leaf);
 	self->pd = ibv_alloc_pd(self->s.dev[1].ctx);
 	ASSERT_NE(NULL, self->pd);
-	self->mr = self->way == RIGHTS_BIND ? self->s.key[1] : self->leaf;
+	self->mr = self->way <= RIGHTS_TAG ? self->s.key[1] : self->leaf;
+	self->rkey = self->mr->rkey;
 }
 
 FIXTURE_TEARDOWN(rights)
@@ -78,60 +78,65 @@ FIXTURE_TEARDOWN(rights)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* zone 0 with all access flags, zone 1 with local ones only, or in the other PD */
-static int rights_turn(FIXTURE_DATA(rights) *self, unsigned int which)
+/* binds the key to a zone, under @rkey */
+static int rights_bind_tag(FIXTURE_DATA(rights) *self, unsigned int which, uint32_t rkey)
 {
-	int access = which && self->way != RIGHTS_REREG_PD ? IBV_ACCESS_LOCAL_WRITE :
-							      MKT_ACCESS_ALL;
-	struct ibv_sge sge = {
+	struct ibmkey_range range = {
 		.addr = (uintptr_t)self->zone[which],
 		.length = LENGTH,
 		.lkey = self->leaf->lkey,
 	};
-
-	if (self->way == RIGHTS_BIND)
-		return ibv_rereg_mr_sg(self->mr, access, 1, &sge);
-	if (self->way == RIGHTS_REREG_PD)
-		return mkt_raw_rereg_to(self->mr, IBV_REREG_MR_CHANGE_TRANSLATION |
-						  IBV_REREG_MR_CHANGE_PD,
-					which ? self->pd : self->s.dev[1].pd, 0,
-					self->zone[which], LENGTH, 0);
-	return mkt_raw_rereg_to(self->mr, IBV_REREG_MR_CHANGE_TRANSLATION |
-					  IBV_REREG_MR_CHANGE_ACCESS,
-				self->s.dev[1].pd, access, self->zone[which],
-				LENGTH, 0);
-}
-
-static void *rights_loop(void *arg)
-{
-	FIXTURE_DATA(rights) *self = arg;
-	unsigned int turn = 0;
-
-	while (!self->err && !atomic_load(&self->stop)) {
-		self->err = rights_turn(self, ++turn & 1);
-		/* long enough that some requests complete */
-		if (!(turn & 1))
-			usleep(3000);
-		/* an access in progress can prevent an MR from being moved */
-		if (self->err == EBUSY)
-			self->err = 0;
-		atomic_fetch_add(&self->turns, 1);
-	}
-	return NULL;
-}
-
-static struct mkt_wr rights_wr(FIXTURE_DATA(rights) *self, enum mkt_op op)
-{
-	return (struct mkt_wr){
-		.op = op,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = LENGTH,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = self->mr->rkey,
+	struct ibmkey_bind bind = {
+		.comp_mask = IBMKEY_BIND_RKEY,
+		.mkey = self->mr,
+		.kind = IBMKEY_LIST,
+		.access = MKT_ACCESS_ALL,
+		.num_entries = 1,
+		.ranges = &range,
+		.rkey = rkey,
 	};
+
+	return ibmkey_bind_many(&bind, 1, NULL);
+}
+
+/*
+ * Zone 0 with all access flags; zone 1 with local ones only, under another tag, or in the
+ * other PD.
+ */
+static int rights_turn(FIXTURE_DATA(rights) *self, unsigned int which)
+{
+	int access = which ? IBV_ACCESS_LOCAL_WRITE : MKT_ACCESS_ALL;
+	uint32_t what = IBV_REREG_MR_CHANGE_TRANSLATION;
+	struct ibv_pd *pd = self->s.dev[1].pd;
+	uint64_t addr = (uintptr_t)self->zone[which];
+
+	switch (self->way) {
+	case RIGHTS_BIND:
+		if (which)
+			return mkt_bind_range(self->mr, access, self->leaf, addr, LENGTH);
+		return mkt_bind_strided(self->mr, access, self->leaf, addr, 16, 32, LENGTH / 16);
+	case RIGHTS_TAG:
+		return rights_bind_tag(self, which, which ? ibv_inc_rkey(self->rkey) : self->rkey);
+	case RIGHTS_REREG:
+		what |= IBV_REREG_MR_CHANGE_ACCESS;
+		break;
+	case RIGHTS_REREG_PD:
+		what |= IBV_REREG_MR_CHANGE_PD;
+		pd = which ? self->pd : pd;
+		break;
+	}
+	return mkt_raw_rereg_to(self->mr, what, pd, access, self->zone[which], LENGTH, 0);
+}
+
+static int rights_step(void *arg, unsigned int round)
+{
+	int err = rights_turn(arg, ~round & 1);
+
+	/* long enough that some requests complete */
+	if (round & 1)
+		usleep(3000);
+	/* an access in progress can prevent an MR from being moved */
+	return err == EBUSY ? 0 : err;
 }
 
 static unsigned int rights_count(const uint8_t *at, size_t length, uint8_t value)
@@ -152,13 +157,12 @@ static void rights_race(struct __test_metadata *_metadata,
 	unsigned int rounds = mkt_rounds(2000, 300);
 
 	ASSERT_EQ(0, rights_turn(self, 0));
-	ASSERT_EQ(0, pthread_create(&self->tid, NULL, rights_loop, self));
+	ASSERT_EQ(0, mkt_loop_start(&self->loop, rights_step, self));
 	for (i = 0; i < rounds || ((!done || done == i) && i < 100000); i++) {
-		struct mkt_wr wr = rights_wr(self, op);
 		int status;
 
 		memset(here, op == MKT_READ ? 0 : OPEN, LENGTH);
-		status = mkt_status(&self->s.pair, 0, &wr);
+		status = mkt_touch(&self->s, self->rkey, op, 0, LENGTH);
 		leaked += op == MKT_READ ? rights_count(here, LENGTH, SECRET) > 0 :
 			  rights_count(self->zone[1], LENGTH, SECRET) < LENGTH;
 		memset(self->zone[1], SECRET, LENGTH);
@@ -167,12 +171,10 @@ static void rights_race(struct __test_metadata *_metadata,
 		else if (mkt_pair_recover(&self->s.pair))
 			break;
 	}
-	atomic_store(&self->stop, true);
-	pthread_join(self->tid, NULL);
-	EXPECT_EQ(0, self->err);
+	EXPECT_EQ(0, mkt_loop_end(&self->loop));
 	EXPECT_LE(rounds, i);
 	TH_LOG("%u requests, %u done, %u turns, %u reached the other zone", i,
-	       done, atomic_load(&self->turns), leaked);
+	       done, atomic_load(&self->loop.rounds), leaked);
 	EXPECT_EQ(0, leaked);
 	EXPECT_LT(0, done);
 	EXPECT_GT(i, done);
@@ -191,22 +193,21 @@ TEST_F(rights, write)
 /* a recorded READ is sent again when the other zone is bound */
 TEST_F(rights, replay)
 {
-	struct mkt_wr wr = rights_wr(self, MKT_READ);
 	struct mkt_replay replay;
-	unsigned int answers;
 
 	ASSERT_EQ(0, rights_turn(self, 0));
-	wr.rkey = self->mr->rkey;
-	wr.sge[0].length = 512;
 	ASSERT_EQ(0, mkt_replay_open(&replay, &self->s.dev[0]));
-	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->rkey, MKT_READ, 0, 512));
 	ASSERT_EQ(0, mkt_replay_find(&replay, MKT_BTH_READ_REQUEST));
 	/* a replayed READ is answered while the zone is the same */
-	answers = mkt_replay_send(&replay, OPEN, 512);
-	EXPECT_EQ(1, answers);
+	EXPECT_EQ(1, mkt_replay_send(&replay, OPEN, 512));
 	ASSERT_EQ(0, rights_turn(self, 1));
-	answers = mkt_replay_send(&replay, SECRET, 512);
-	EXPECT_EQ(0, answers);
+	EXPECT_EQ(0, mkt_replay_send(&replay, SECRET, 512));
+	if (self->way == RIGHTS_TAG) {
+		/* the same bytes under a new tag */
+		ASSERT_EQ(0, rights_bind_tag(self, 0, ibv_inc_rkey(self->rkey)));
+		EXPECT_EQ(0, mkt_replay_send(&replay, OPEN, 512));
+	}
 	mkt_replay_close(&replay);
 	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
 }
