@@ -1,31 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Keys that are bound again, unbound and destroyed while they are in use. One packet
- * sees one layout. After unbinding returns, no access sees the old one.
+ * subject: Keys that are bound again, by calls and by requests, unbound and destroyed, also while
+ * they are in use. One packet sees one layout. After unbinding returns, no access sees the old one.
+ * Each layout is as described, whatever was bound before. The memory that a key keeps for its next
+ * binding is charged to its owner once. A binding that a request replaced does not hold up the
+ * owner of its leaves.
  * sets: smp
  */
-#include <pthread.h>
-#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
+#include "request.h"
 
 #define BLOCK 16
 #define STRIDE 48
+#define BLOCKS 512
+#define LENGTH (BLOCKS * BLOCK)
 #define ZONE (64 * 1024)
 
 FIXTURE(rebind)
 {
 	struct mkt_setup s;
+	struct mkt_request text;	/* of side 1 */
+	struct mkt_loop call, request;	/* bind the key of side 1 */
+	bool by_request;
 };
 
 FIXTURE_VARIANT(rebind)
 {
 	/* the leaf is ODP memory */
 	bool on_demand;
+	/* another thread binds the key by requests */
+	bool by_request;
 };
 
 FIXTURE_VARIANT_ADD(rebind, pinned) { .on_demand = false };
 FIXTURE_VARIANT_ADD(rebind, odp) { .on_demand = true };
+FIXTURE_VARIANT_ADD(rebind, by_requests_too) { .by_request = true };
 
 /* replaces leaf 0 by an ODP MR over the same memory */
 static int rebind_on_demand(struct mkt_arena *arena)
@@ -48,88 +61,87 @@ FIXTURE_SETUP(rebind)
 	MKT_SETUP(&self->s, .host = 4 * ZONE, .max_entries = 600);
 	if (variant->on_demand && rebind_on_demand(&self->s.arena[1]))
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	self->by_request = variant->by_request;
+	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, 64 * 1024));
 }
 
 FIXTURE_TEARDOWN(rebind)
 {
+	mkt_request_free(&self->text);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
 /* two layouts of equal length that have no byte in common */
-static int rebind_with(struct mkt_setup *s, unsigned int which, int access)
+static int rebind_with(FIXTURE_DATA(rebind) *self, unsigned int which, bool by_request)
 {
-	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
+	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibmkey_block block = {
 		.addr = leaf->addr,
 		.bytes_count = BLOCK,
 		.lkey = leaf->mr->lkey,
 		.stride = { STRIDE },
 	};
-	const uint64_t repeat = 512;
-	struct ibv_sge sge[512];
+	const uint64_t repeat = BLOCKS;
+	struct ibmkey_range range[BLOCKS];
+	struct ibmkey_bind bind = {
+		.mkey = self->s.key[1],
+		.access = MKT_ACCESS_ALL,
+		.kind = IBMKEY_INTERLEAVED,
+		.num_entries = 1,
+		.num_dims = 1,
+		.repeat_count = &repeat,
+		.blocks = &block,
+	};
+	struct ibmkey_wr wr;
 	unsigned int i;
 
-	if (!which)
-		return ibv_rereg_mr_interleaved(s->key[1], access, 1, &repeat, 1,
-						&block);
-	for (i = 0; i < 512; i++) {
-		sge[i].addr = leaf->addr + ZONE + i * STRIDE;
-		sge[i].length = BLOCK;
-		sge[i].lkey = leaf->mr->lkey;
+	if (which) {
+		for (i = 0; i < BLOCKS; i++)
+			range[i] = (struct ibmkey_range){
+				.addr = leaf->addr + ZONE + i * STRIDE,
+				.length = BLOCK,
+				.lkey = leaf->mr->lkey,
+			};
+		bind.kind = IBMKEY_LIST;
+		bind.num_entries = BLOCKS;
+		bind.num_dims = 0;
+		bind.repeat_count = NULL;
+		bind.blocks = NULL;
+		bind.ranges = range;
 	}
-	return ibv_rereg_mr_sg(s->key[1], access, 512, sge);
+	if (!by_request)
+		return ibmkey_bind_many(&bind, 1, NULL);
+	self->text.length = ibmkey_describe(&bind, self->text.text, self->text.room);
+	wr = mkt_request_wr(&self->text, self->s.key[1]);
+	return mkt_request_status(&self->s.pair.end[1], &wr);
 }
 
-static int rebind_to(struct mkt_setup *s, unsigned int which)
+static int rebind_call(void *arg, unsigned int round)
 {
-	return rebind_with(s, which, MKT_ACCESS_ALL);
+	return rebind_with(arg, ~round & 1, false);
 }
 
-struct rebind_thread {
-	struct mkt_setup *s;
-	pthread_t tid;
-	atomic_bool stop;
-	unsigned int count;
-	int err;
-};
-
-static void *rebind_loop(void *arg)
+static int rebind_request(void *arg, unsigned int round)
 {
-	struct rebind_thread *thread = arg;
-
-	while (!thread->err && !atomic_load(&thread->stop))
-		thread->err = rebind_to(thread->s, ++thread->count & 1);
-	return NULL;
+	return rebind_with(arg, ~round & 1, true);
 }
 
-/* binds to zone 0, then runs @loop in a thread until rebind_end() */
-static int rebind_start(struct rebind_thread *thread, void *(*loop)(void *))
+/* binds to zone 0, and then to each zone in turn until rebind_end() */
+static int rebind_start(FIXTURE_DATA(rebind) *self)
 {
-	int err = rebind_to(thread->s, 0);
+	int err = rebind_with(self, 0, false) ?:
+		  mkt_loop_start(&self->call, rebind_call, self);
 
-	return err ?: pthread_create(&thread->tid, NULL, loop, thread);
+	if (!err && self->by_request)
+		err = mkt_loop_start(&self->request, rebind_request, self);
+	return err;
 }
 
-static int rebind_end(struct rebind_thread *thread)
+static int rebind_end(FIXTURE_DATA(rebind) *self)
 {
-	atomic_store(&thread->stop, true);
-	pthread_join(thread->tid, NULL);
-	return thread->err;
-}
+	int err = mkt_loop_end(&self->call);
 
-/* a request for all of the key, between it and the plain memory of side 0 */
-static struct mkt_wr rebind_wr(struct mkt_setup *s, enum mkt_op op)
-{
-	return (struct mkt_wr){
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = 8192,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = s->key[1]->rkey,
-	};
+	return self->by_request ? mkt_loop_end(&self->request) ?: err : err;
 }
 
 static uint8_t *rebind_zone(struct mkt_setup *s, unsigned int which)
@@ -140,23 +152,19 @@ static uint8_t *rebind_zone(struct mkt_setup *s, unsigned int which)
 /* each READ response packet comes from one zone */
 TEST_F(rebind, read)
 {
-	struct rebind_thread thread = { .s = &self->s };
 	unsigned int i, j, rounds = mkt_scale(400, 60), seen[2] = {};
 	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	struct mkt_wr wr = rebind_wr(&self->s, MKT_READ);
 
 	memset(rebind_zone(&self->s, 0), 0xa0, ZONE);
 	memset(rebind_zone(&self->s, 1), 0xa1, ZONE);
-	ASSERT_EQ(0, rebind_start(&thread, rebind_loop));
+	ASSERT_EQ(0, rebind_start(self));
 	/* enough rounds to see both zones, however they interleave */
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000);
 	     i++) {
-		int status;
-
-		memset(to, 0, 8192);
-		status = mkt_status(&self->s.pair, 0, &wr);
-		ASSERT_EQ(IBV_WC_SUCCESS, status);
-		for (j = 0; j < 8192; j++) {
+		memset(to, 0, LENGTH);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_READ, 0, LENGTH));
+		for (j = 0; j < LENGTH; j++) {
 			ASSERT_EQ(0xa0, to[j] & 0xfe);
 			ASSERT_EQ(to[j & ~1023], to[j])
 			{
@@ -165,8 +173,9 @@ TEST_F(rebind, read)
 			seen[to[j] & 1]++;
 		}
 	}
-	ASSERT_EQ(0, rebind_end(&thread));
-	TH_LOG("%u reads during %u binds", i, thread.count);
+	ASSERT_EQ(0, rebind_end(self));
+	TH_LOG("%u reads during %u binds", i,
+	       atomic_load(&self->call.rounds) + atomic_load(&self->request.rounds));
 	EXPECT_LT(0, seen[0]);
 	EXPECT_LT(0, seen[1]);
 }
@@ -187,19 +196,18 @@ static bool rebind_packet_is(const uint8_t *zone, unsigned int packet,
 /* each packet of a WRITE goes completely to one zone */
 TEST_F(rebind, write)
 {
-	struct rebind_thread thread = { .s = &self->s };
 	unsigned int i, p, k, rounds = mkt_scale(400, 60), seen[2] = {};
 	uint8_t *from = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	struct mkt_wr wr = rebind_wr(&self->s, MKT_WRITE);
 
 	memset(rebind_zone(&self->s, 0), 0, 2 * ZONE);
-	ASSERT_EQ(0, rebind_start(&thread, rebind_loop));
+	ASSERT_EQ(0, rebind_start(self));
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000);
 	     i++) {
 		uint8_t value = 1 + i % 255;
 
-		memset(from, value, 8192);
-		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+		memset(from, value, LENGTH);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, LENGTH));
 		for (p = 0; p < 8; p++) {
 			bool here = rebind_packet_is(rebind_zone(&self->s, 0),
 						     p, value);
@@ -210,61 +218,19 @@ TEST_F(rebind, write)
 			seen[there]++;
 		}
 		/* the bytes between the blocks are never written */
-		for (k = BLOCK; k < 511 * STRIDE; k++)
+		for (k = BLOCK; k < (BLOCKS - 1) * STRIDE; k++)
 			if (k % STRIDE >= BLOCK) {
 				ASSERT_EQ(0, rebind_zone(&self->s, 0)[k] |
 					  rebind_zone(&self->s, 1)[k]);
 			}
-		memset(rebind_zone(&self->s, 0), 0, 512 * STRIDE);
-		memset(rebind_zone(&self->s, 1), 0, 512 * STRIDE);
+		memset(rebind_zone(&self->s, 0), 0, BLOCKS * STRIDE);
+		memset(rebind_zone(&self->s, 1), 0, BLOCKS * STRIDE);
 	}
-	ASSERT_EQ(0, rebind_end(&thread));
-	TH_LOG("%u writes during %u binds", i, thread.count);
+	ASSERT_EQ(0, rebind_end(self));
+	TH_LOG("%u writes during %u binds", i,
+	       atomic_load(&self->call.rounds) + atomic_load(&self->request.rounds));
 	EXPECT_LT(0, seen[0]);
 	EXPECT_LT(0, seen[1]);
-}
-
-/* binds to zone 0 with write access and to zone 1 without */
-static void *rebind_read_only_loop(void *arg)
-{
-	struct rebind_thread *thread = arg;
-	unsigned int which;
-
-	while (!thread->err && !atomic_load(&thread->stop)) {
-		which = ++thread->count & 1;
-		thread->err = rebind_with(thread->s, which,
-					  which ? IBV_ACCESS_REMOTE_READ :
-						  MKT_ACCESS_ALL);
-	}
-	return NULL;
-}
-
-/*
- * Access flags belong to the layout: a message that began while the key was
- * writable does not continue in a zone that is read-only.
- */
-TEST_F(rebind, read_only)
-{
-	struct rebind_thread thread = { .s = &self->s };
-	unsigned int i, k, rounds = mkt_scale(300, 40), stopped = 0;
-	struct mkt_wr wr = rebind_wr(&self->s, MKT_WRITE);
-	uint8_t *zone = rebind_zone(&self->s, 1);
-
-	memset(zone, 0xa1, 512 * STRIDE);
-	memset((void *)(uintptr_t)self->s.plain[0].addr, 0x11, 8192);
-	ASSERT_EQ(0, rebind_start(&thread, rebind_read_only_loop));
-	for (i = 0; i < rounds || (!stopped && i < 100000); i++) {
-		if (mkt_status(&self->s.pair, 0, &wr) != IBV_WC_SUCCESS) {
-			stopped++;
-			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-		}
-		for (k = 0; k < 512 * STRIDE; k++) {
-			ASSERT_EQ(0xa1, zone[k]);
-		}
-	}
-	ASSERT_EQ(0, rebind_end(&thread));
-	TH_LOG("%u of %u writes stopped by %u binds", stopped, i, thread.count);
-	EXPECT_LT(0, stopped);
 }
 
 /* completions of the last @posted requests: returns how many failed, or -1 */
@@ -294,42 +260,43 @@ static int rebind_drain(struct mkt_setup *s, unsigned int posted)
  * layout does not change any more, whatever is in progress. Every request
  * writes another value, so that a late one is found.
  */
-static void rebind_stop(struct __test_metadata *_metadata, struct mkt_setup *s,
-			int (*stop)(struct mkt_setup *s), bool fails)
+static void rebind_stop(struct __test_metadata *_metadata, FIXTURE_DATA(rebind) *self,
+			int (*stop)(FIXTURE_DATA(rebind) *self), bool fails)
 {
+	struct mkt_setup *s = &self->s;
 	unsigned int i, r, posted = 40, rounds = mkt_scale(30, 6);
 	uint8_t *from = (uint8_t *)(uintptr_t)s->plain[0].addr;
 	unsigned int stopped = 0;
-	uint8_t *after = malloc(512 * STRIDE);
+	uint8_t *after = malloc(BLOCKS * STRIDE);
 	struct mkt_wr wr = {
 		.op = MKT_WRITE,
-		.sge[0].length = 8192,
+		.sge[0].length = LENGTH,
 		.sge[0].lkey = s->plain[0].mr->lkey,
 		.num_sge = 1,
 	};
 	int failed;
 
 	ASSERT_NE(NULL, after);
-	mkt_rand_bytes(&s->rng, from, 8 * 8192);
+	mkt_rand_bytes(&s->rng, from, 8 * LENGTH);
 	for (r = 0; r < rounds || (fails && !stopped && r < 1000); r++) {
 		struct ibv_wc wc;
 
-		ASSERT_EQ(0, rebind_to(s, 0));
+		ASSERT_EQ(0, rebind_with(self, 0, self->by_request));
 		wr.rkey = s->key[1]->rkey;
 		for (i = 0; i < posted; i++) {
-			wr.sge[0].addr = (uintptr_t)from + i % 8 * 8192;
+			wr.sge[0].addr = (uintptr_t)from + i % 8 * LENGTH;
 			ASSERT_EQ(0, mkt_post_send(&s->pair.end[0], &wr, i));
 		}
 		/* while requests are in progress */
 		for (i = 0; i < 1 + r % 5; i++) {
 			ASSERT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
 		}
-		ASSERT_EQ(0, stop(s));
-		memcpy(after, rebind_zone(s, 0), 512 * STRIDE);
+		ASSERT_EQ(0, stop(self));
+		memcpy(after, rebind_zone(s, 0), BLOCKS * STRIDE);
 		failed = rebind_drain(s, posted - i);
 		ASSERT_LE(0, failed);
 		stopped += failed;
-		ASSERT_EQ(0, memcmp(after, rebind_zone(s, 0), 512 * STRIDE));
+		ASSERT_EQ(0, memcmp(after, rebind_zone(s, 0), BLOCKS * STRIDE));
 		ASSERT_EQ(0, mkt_pair_recover(&s->pair));
 	}
 	TH_LOG("%u requests stopped in %u rounds", stopped, r);
@@ -337,18 +304,19 @@ static void rebind_stop(struct __test_metadata *_metadata, struct mkt_setup *s,
 	free(after);
 }
 
-static int stop_by_unbind(struct mkt_setup *s)
+static int stop_by_unbind(FIXTURE_DATA(rebind) *self)
 {
-	return ibmkey_unbind(s->key[1]);
+	return ibmkey_unbind(self->s.key[1]);
 }
 
-static int stop_by_bind(struct mkt_setup *s)
+static int stop_by_bind(FIXTURE_DATA(rebind) *self)
 {
-	return rebind_to(s, 1);
+	return rebind_with(self, 1, self->by_request);
 }
 
-static int stop_by_destroy(struct mkt_setup *s)
+static int stop_by_destroy(FIXTURE_DATA(rebind) *self)
 {
+	struct mkt_setup *s = &self->s;
 	int err = ibv_dereg_mr(s->key[1]);
 
 	s->key[1] = err ? NULL : ibmkey_alloc(s->dev[1].pd, 600);
@@ -357,17 +325,345 @@ static int stop_by_destroy(struct mkt_setup *s)
 
 TEST_F(rebind, unbind_stops)
 {
-	rebind_stop(_metadata, &self->s, stop_by_unbind, true);
+	rebind_stop(_metadata, self, stop_by_unbind, true);
 }
 
 TEST_F(rebind, bind_stops)
 {
-	rebind_stop(_metadata, &self->s, stop_by_bind, false);
+	rebind_stop(_metadata, self, stop_by_bind, false);
 }
 
 TEST_F(rebind, destroy_stops)
 {
-	rebind_stop(_metadata, &self->s, stop_by_destroy, true);
+	rebind_stop(_metadata, self, stop_by_destroy, true);
+}
+
+/* a key that is bound to layouts of all kinds in turn */
+
+#define ROOM 4096
+#define TURN_PAGE 4096
+#define MOST 256
+
+FIXTURE(in_turn)
+{
+	struct mkt_setup s;
+	struct mkt_request text;
+	uint8_t *host;			/* of leaf 0 of side 1 */
+};
+
+FIXTURE_SETUP(in_turn)
+{
+	MKT_SETUP(&self->s, .host = 3 * TURN_PAGE, .max_entries = 8);
+	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, ROOM));
+	self->host = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
+}
+
+FIXTURE_TEARDOWN(in_turn)
+{
+	mkt_request_free(&self->text);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+enum turn_shape {
+	STRIDED,
+	TWO_BLOCKS,
+	RANGE,
+	RANGES,
+	INDEXED,
+	LONG_LIST,			/* its memory is not kept */
+	SHAPES,
+};
+
+/* a layout, and the places of its bytes from the beginning of the leaf on */
+struct turn_layout {
+	struct ibmkey_bind bind;
+	struct ibmkey_block block[2];
+	struct ibmkey_range range[8];
+	uint64_t count;
+	uint32_t index[4];
+	struct ibmkey_indexed indexed;
+	unsigned int place[MOST];
+	unsigned int length;
+};
+
+static void turn_piece(struct turn_layout *layout, unsigned int at, unsigned int length)
+{
+	while (length--)
+		layout->place[layout->length++] = at++;
+}
+
+/* describes the layout @shape of the bytes from @at on */
+static void turn_draw(struct turn_layout *layout, const struct mkt_leaf *leaf,
+		      enum turn_shape shape, unsigned int at)
+{
+	static const unsigned int lengths[] = { 3, 5, 8, 16, 1, 30 };
+	unsigned int i, n = 1;
+
+	memset(layout, 0, sizeof(*layout));
+	switch (shape) {
+	case TWO_BLOCKS:
+	case STRIDED:
+		n = shape == TWO_BLOCKS ? 2 : n;
+		layout->count = 4;
+		for (i = 0; i < n; i++)
+			layout->block[i] = (struct ibmkey_block){
+				.addr = leaf->addr + at + 100 * i,
+				.bytes_count = 8,
+				.lkey = leaf->mr->lkey,
+				.stride = { 24 },
+			};
+		for (i = 0; i < layout->count * n; i++)
+			turn_piece(layout, at + 24 * (i / n) + 100 * (i % n), 8);
+		layout->bind = (struct ibmkey_bind){
+			.kind = IBMKEY_INTERLEAVED,
+			.num_entries = n,
+			.num_dims = 1,
+			.repeat_count = &layout->count,
+			.blocks = layout->block,
+		};
+		return;
+	case INDEXED:
+		layout->indexed = (struct ibmkey_indexed){
+			.addr = leaf->addr + at,
+			.unit = 16,
+			.bytes_count = 8,
+			.indices32 = layout->index,
+			.num_indices = 4,
+			.lkey = leaf->mr->lkey,
+		};
+		for (i = 0; i < 4; i++) {
+			layout->index[i] = i * i + 1;
+			turn_piece(layout, at + 16 * layout->index[i], 8);
+		}
+		layout->bind = (struct ibmkey_bind){
+			.kind = IBMKEY_INDEXED,
+			.num_entries = 1,
+			.indexed = &layout->indexed,
+		};
+		return;
+	default:
+		n = shape == RANGE ? 1 : shape == RANGES ? 4 : 6;
+		for (i = 0; i < n; i++) {
+			layout->range[i] = (struct ibmkey_range){
+				.addr = leaf->addr + at + 40 * i,
+				.length = lengths[i],
+				.lkey = leaf->mr->lkey,
+			};
+			turn_piece(layout, at + 40 * i, lengths[i]);
+		}
+		layout->bind = (struct ibmkey_bind){
+			.kind = IBMKEY_LIST,
+			.num_entries = n,
+			.ranges = layout->range,
+		};
+	}
+}
+
+static int turn_call(struct ibv_mr *key, const struct turn_layout *layout)
+{
+	struct ibmkey_bind bind = layout->bind;
+
+	bind.mkey = key;
+	bind.access = MKT_ACCESS_ALL;
+	return ibmkey_bind_many(&bind, 1, NULL);
+}
+
+static int turn_request(struct mkt_qp *qp, struct mkt_request *text, struct ibv_mr *key,
+			const struct turn_layout *layout)
+{
+	struct ibmkey_wr wr;
+
+	text->length = ibmkey_describe(&layout->bind, text->text, text->room);
+	wr = mkt_request_wr(text, key);
+	return mkt_request_status(qp, &wr);
+}
+
+/* any layout after any other, by calls and by requests, with an unbind between them or not */
+TEST_F(in_turn, any_layout_after_any_other)
+{
+	unsigned int i, j, at, rounds = mkt_scale(2000, 200);
+	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *key = self->s.key[1];
+	struct turn_layout layout;
+
+	mkt_rand_bytes(&self->s.rng, self->host, 2 * TURN_PAGE);
+	for (i = 0; i < rounds; i++) {
+		at = mkt_between(&self->s.rng, 0, 2 * TURN_PAGE - 512);
+		turn_draw(&layout, leaf, mkt_between(&self->s.rng, 0, SHAPES - 1), at);
+		if (mkt_rand(&self->s.rng) & 1) {
+			ASSERT_EQ(0, turn_call(key, &layout));
+		} else {
+			ASSERT_EQ(IBV_WC_SUCCESS,
+				  turn_request(&self->s.pair.end[1], &self->text, key, &layout));
+		}
+		memset(to, 0, layout.length);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  mkt_touch(&self->s, key->rkey, MKT_READ, 0, layout.length));
+		for (j = 0; j < layout.length; j++) {
+			ASSERT_EQ(self->host[layout.place[j]], to[j])
+			{
+				TH_LOG("round %u, byte %u", i, j);
+			}
+		}
+		if (mkt_rand(&self->s.rng) & 1) {
+			ASSERT_EQ(0, ibmkey_unbind(key));
+		}
+	}
+}
+
+/* what a key keeps is charged once, and given back with the key */
+TEST_F(in_turn, memory_is_charged_once)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	long long before, first = 0, charged;
+	struct turn_layout layout;
+	enum turn_shape shape;
+	struct ibv_mr *key;
+	unsigned int i;
+
+	before = mkt_keys_charged(&self->s.dev[1]);
+	if (before < 0)
+		SKIP(return, "debugfs does not tell what is charged");
+	for (shape = 0; shape < SHAPES; shape++) {
+		key = ibmkey_alloc(self->s.dev[1].pd, 8);
+		ASSERT_NE(NULL, key);
+		for (i = 0; i < mkt_scale(200, 50); i++) {
+			turn_draw(&layout, leaf, shape, i);
+			ASSERT_EQ(0, turn_call(key, &layout));
+			if (i & 1) {
+				ASSERT_EQ(IBV_WC_SUCCESS,
+					  turn_request(&self->s.pair.end[1], &self->text, key,
+						       &layout));
+			}
+			ASSERT_EQ(0, ibmkey_unbind(key));
+			charged = mkt_keys_charged(&self->s.dev[1]);
+			if (!i)
+				first = charged;
+			EXPECT_EQ(first, charged);
+		}
+		EXPECT_EQ(0, ibv_dereg_mr(key));
+		EXPECT_EQ(before, mkt_keys_charged(&self->s.dev[1]));
+	}
+}
+
+/* the leaf of a binding is free after the unbind */
+TEST_F(in_turn, leaves_are_free)
+{
+	struct ibv_mr *key = self->s.key[1];
+	struct mkt_leaf leaf = { .addr = (uintptr_t)self->host };
+	struct turn_layout layout;
+	unsigned int i;
+
+	for (i = 0; i < mkt_scale(100, 20); i++) {
+		leaf.mr = ibv_reg_mr(self->s.dev[1].pd, self->host, TURN_PAGE, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, leaf.mr);
+		turn_draw(&layout, &leaf, i % SHAPES, 0);
+		ASSERT_EQ(0, turn_call(key, &layout));
+		EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf.mr));
+		ASSERT_EQ(0, ibmkey_unbind(key));
+		ASSERT_EQ(0, ibv_dereg_mr(leaf.mr));
+	}
+}
+
+/*
+ * The leaves of a layout that a request replaced can be deregistered at once: the
+ * first layout of the key, one that replaced another, and the last one. That a
+ * deregistration waits for accesses is tested by mkey_slow_request, which stops one.
+ */
+TEST_F(in_turn, replaced_leaves_are_free)
+{
+	struct mkt_leaf leaf[2] = {
+		{ .addr = (uintptr_t)self->host },
+		{ .addr = (uintptr_t)self->host },
+	};
+	struct ibv_pd *pd = self->s.dev[1].pd;
+	struct ibv_mr *key = ibmkey_alloc(pd, 4);
+	struct turn_layout layout;
+	unsigned int i;
+
+	ASSERT_NE(NULL, key);
+	for (i = 0; i < 3; i++) {
+		leaf[i & 1].mr = ibv_reg_mr(pd, self->host, TURN_PAGE, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, leaf[i & 1].mr);
+		turn_draw(&layout, &leaf[i & 1], RANGE, 0);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  turn_request(&self->s.pair.end[1], &self->text, key, &layout));
+		EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf[i & 1].mr));
+		if (i) {
+			ASSERT_EQ(0, ibv_dereg_mr(leaf[~i & 1].mr));
+		}
+	}
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dereg_mr(leaf[~i & 1].mr));
+}
+
+#define AT_ONCE 16
+
+/* a queue that binds a key to another key and to memory, in turn */
+struct turn_queue {
+	struct mkt_qp *qp;
+	struct ibv_mr *key;
+	struct mkt_request text[2];
+};
+
+static int turn_post(void *arg, unsigned int round)
+{
+	struct turn_queue *queue = arg;
+	struct ibv_wc wc;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < AT_ONCE && !err; i++) {
+		struct ibmkey_wr wr = mkt_request_wr(&queue->text[i & 1], queue->key);
+
+		err = ibmkey_post_bind(queue->qp->qp, &wr, i, IBV_SEND_SIGNALED);
+	}
+	for (i = 0; i < AT_ONCE && !err; i++)
+		err = mkt_poll(queue->qp, &wc) ?: (int)wc.status;
+	return err;
+}
+
+/*
+ * A key that is bound over another one all the time. An unbind of the lower key is
+ * refused, because a third key refers to it as well. It must not wait for bindings
+ * that are replaced during the call: their number has no bound.
+ */
+TEST_F(in_turn, rebinds_in_a_loop_hold_up_no_unbind)
+{
+	struct ibv_pd *pd = self->s.dev[1].pd;
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *low = ibmkey_alloc(pd, 1), *holder = ibmkey_alloc(pd, 1);
+	struct turn_queue queue = { .qp = &self->s.pair.end[1], .key = ibmkey_alloc(pd, 1) };
+	struct mkt_leaf below[2] = { *leaf, { .mr = low } };
+	struct mkt_loop loop = {};
+	struct turn_layout layout;
+	unsigned int i;
+
+	ASSERT_NE(NULL, low);
+	ASSERT_NE(NULL, holder);
+	ASSERT_NE(NULL, queue.key);
+	ASSERT_EQ(0, mkt_bind_range(low, MKT_ACCESS_ALL, leaf->mr, leaf->addr, 64));
+	ASSERT_EQ(0, mkt_bind_range(holder, MKT_ACCESS_ALL, low, 0, 64));
+	for (i = 0; i < 2; i++) {
+		turn_draw(&layout, &below[i], RANGE, 0);
+		ASSERT_EQ(0, mkt_request_init(&queue.text[i], pd, ROOM));
+		queue.text[i].length = ibmkey_describe(&layout.bind, queue.text[i].text, ROOM);
+	}
+	ASSERT_EQ(0, mkt_loop_start(&loop, turn_post, &queue));
+	for (i = 0; i < mkt_scale(100, 10); i++) {
+		unsigned int before = atomic_load(&loop.rounds);
+
+		while (atomic_load(&loop.rounds) == before && !atomic_load(&loop.err))
+			usleep(100);
+		EXPECT_EQ(EBUSY, ibmkey_unbind(low));
+	}
+	EXPECT_EQ(0, mkt_loop_end(&loop));
+	EXPECT_EQ(0, ibv_dereg_mr(queue.key));
+	EXPECT_EQ(0, ibv_dereg_mr(holder));
+	EXPECT_EQ(0, ibv_dereg_mr(low));
+	for (i = 0; i < 2; i++)
+		mkt_request_free(&queue.text[i]);
 }
 
 TEST_HARNESS_MAIN
