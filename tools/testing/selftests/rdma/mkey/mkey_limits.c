@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Each limit of the capability query: the limit itself works; one more is refused and
- * changes nothing. samples/kernel tests the same for kernel users.
+ * changes nothing. samples/kernel tests the same for kernel users, mkey_nested the depth of keys
+ * over keys, and dm_alloc the size of device memory.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "mkey_harness.h"
 #include "raw.h"
 
 #define LIMITS_BYTES (128 * 1024)
-#define LIMITS_DEPTH 64
 
 FIXTURE(limits)
 {
@@ -64,74 +63,53 @@ static int limits_read(struct mkt_setup *s, struct ibv_mr *key, size_t length)
 	return err;
 }
 
-TEST_F(limits, list_entries)
+/* binds @key to @num bytes, one after another, as a list or as blocks */
+static int limits_bind(struct mkt_leaf *leaf, struct ibv_mr *key, enum ibmkey_kind kind,
+		       unsigned int num)
 {
-	unsigned int i, max = self->caps.max_entries;
-	struct ibv_sge *sge = calloc(max + 1, sizeof(*sge));
-	struct ibmkey_info info;
+	struct ibmkey_block *blocks = calloc(num, sizeof(*blocks));
+	struct ibmkey_range *ranges = calloc(num, sizeof(*ranges));
+	const uint64_t once = 1;
+	unsigned int i;
+	int err = ENOMEM;
 
-	ASSERT_NE(NULL, sge);
-	for (i = 0; i <= max; i++) {
-		sge[i].addr = self->leaf->addr + i;
-		sge[i].length = 1;
-		sge[i].lkey = self->leaf->mr->lkey;
-	}
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->key, MKT_ACCESS_ALL, max, sge));
-	EXPECT_EQ(max, self->key->length);
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_sg(self->key, MKT_ACCESS_ALL, max + 1,
-					  sge));
-	ASSERT_EQ(0, ibmkey_query(self->key, &info));
-	EXPECT_EQ(max, info.num_entries);
-	EXPECT_EQ(0, limits_read(&self->s, self->key, max));
-	free(sge);
-}
-
-TEST_F(limits, blocks)
-{
-	unsigned int i, max = self->caps.max_entries;
-	struct ibmkey_block *blocks = calloc(max + 1, sizeof(*blocks));
-	const uint64_t once[] = { 1 };
-
-	ASSERT_NE(NULL, blocks);
-	for (i = 0; i <= max; i++) {
-		blocks[i].addr = self->leaf->addr + i;
+	for (i = 0; i < num && blocks && ranges; i++) {
+		ranges[i].addr = leaf->addr + i;
+		ranges[i].length = 1;
+		ranges[i].lkey = leaf->mr->lkey;
+		blocks[i].addr = leaf->addr + i;
 		blocks[i].bytes_count = 1;
-		blocks[i].lkey = self->leaf->mr->lkey;
+		blocks[i].lkey = leaf->mr->lkey;
 	}
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(self->key, MKT_ACCESS_ALL, 1,
-					      once, max, blocks));
-	EXPECT_EQ(max, self->key->length);
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_interleaved(self->key, MKT_ACCESS_ALL, 1,
-						   once, max + 1, blocks));
-	EXPECT_EQ(0, limits_read(&self->s, self->key, max));
+	if (blocks && ranges)
+		err = kind == IBMKEY_LIST ? ibmkey_bind_list(key, MKT_ACCESS_ALL, num, ranges) :
+		      ibmkey_bind_interleaved(key, MKT_ACCESS_ALL, 1, &once, num, blocks);
 	free(blocks);
+	free(ranges);
+	return err;
 }
 
-/* the limit that a key was created with */
-TEST_F(limits, key_entries)
+/* as many entries as there may be, and those that a key was created with */
+TEST_F(limits, entries)
 {
-	struct ibv_mr *key = ibmkey_alloc(self->s.dev[1].pd, 3);
-	struct ibmkey_block blocks[4];
-	struct ibv_sge sge[4];
-	const uint64_t once[] = { 1 };
+	struct ibv_mr *small = ibmkey_alloc(self->s.dev[1].pd, 3), *key[] = { self->key, small };
+	const unsigned int max[] = { self->caps.max_entries, 3 };
+	enum ibmkey_kind kind;
+	struct ibmkey_info info;
 	unsigned int i;
 
-	ASSERT_NE(NULL, key);
-	memset(blocks, 0, sizeof(blocks));
-	for (i = 0; i < 4; i++) {
-		sge[i].addr = self->leaf->addr + 10 * i;
-		sge[i].length = 10;
-		sge[i].lkey = self->leaf->mr->lkey;
-		blocks[i].addr = sge[i].addr;
-		blocks[i].bytes_count = 10;
-		blocks[i].lkey = sge[i].lkey;
-	}
-	EXPECT_EQ(0, ibv_rereg_mr_sg(key, 0, 3, sge));
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_sg(key, 0, 4, sge));
-	EXPECT_EQ(30, key->length);
-	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key, 0, 1, once, 3, blocks));
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_interleaved(key, 0, 1, once, 4, blocks));
-	EXPECT_EQ(0, ibv_dereg_mr(key));
+	ASSERT_NE(NULL, small);
+	for (i = 0; i < 2; i++)
+		for (kind = IBMKEY_LIST; kind <= IBMKEY_INTERLEAVED; kind++) {
+			ASSERT_EQ(0, limits_bind(self->leaf, key[i], kind, max[i]));
+			EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key[i], kind, max[i] + 1));
+			EXPECT_EQ(max[i], key[i]->length);
+			ASSERT_EQ(0, ibmkey_query(key[i], &info));
+			EXPECT_EQ(kind, info.kind);
+			EXPECT_EQ(max[i], info.num_entries);
+			EXPECT_EQ(0, limits_read(&self->s, key[i], max[i]));
+		}
+	EXPECT_EQ(0, ibv_dereg_mr(small));
 }
 
 /*
@@ -146,10 +124,8 @@ TEST_F(limits, indices)
 		.bytes_count = 1,
 		.lkey = self->leaf->mr->lkey,
 	};
-	struct ibmkey_block *blocks;
-	const uint64_t once[] = { 1 };
+	enum ibmkey_kind kind;
 	struct ibmkey_info info;
-	struct ibv_sge *sge;
 	uint32_t *indices, i, max;
 	struct ibv_mr *key;
 	uint64_t *seen;
@@ -179,20 +155,12 @@ TEST_F(limits, indices)
 	}
 
 	/* lists and blocks of such a key have the limit of all keys */
-	sge = calloc(self->caps.max_entries + 1, sizeof(*sge));
-	blocks = calloc(self->caps.max_entries + 1, sizeof(*blocks));
-	ASSERT_NE(NULL, sge);
-	ASSERT_NE(NULL, blocks);
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_sg(key, 0, self->caps.max_entries + 1,
-					  sge));
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_interleaved(key, 0, 1, once,
-						   self->caps.max_entries + 1,
-						   blocks));
+	for (kind = IBMKEY_LIST; kind <= IBMKEY_INTERLEAVED; kind++) {
+		EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, kind, self->caps.max_entries + 1));
+	}
 	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	EXPECT_ERRNO(EINVAL, ibmkey_alloc(self->s.dev[1].pd, max + 1));
-	free(blocks);
-	free(sge);
 	free(seen);
 	free(indices);
 }
@@ -236,70 +204,6 @@ TEST_F(limits, dims)
 	EXPECT_EQ(0, mkt_ioctl_run(self->s.dev[1].ctx, &cmd));
 	bind.num_dims = max + 1;
 	EXPECT_NE(0, mkt_ioctl_run(self->s.dev[1].ctx, &cmd));
-}
-
-/* keys over keys: the innermost one is level 1 */
-TEST_F(limits, depth)
-{
-	unsigned int i, max = self->caps.max_depth;
-	struct ibv_mr *keys[LIMITS_DEPTH + 1];
-	struct ibv_sge sge = {
-		.addr = self->leaf->addr,
-		.length = 5000,
-		.lkey = self->leaf->mr->lkey,
-	};
-
-	ASSERT_LT(0, max);
-	ASSERT_GE(LIMITS_DEPTH, max);
-	for (i = 0; i <= max; i++) {
-		keys[i] = ibmkey_alloc(self->s.dev[1].pd, 1);
-		ASSERT_NE(NULL, keys[i]);
-	}
-	for (i = 0; i < max; i++) {
-		ASSERT_EQ(0, ibv_rereg_mr_sg(keys[i], MKT_ACCESS_ALL, 1, &sge));
-		EXPECT_EQ(0, limits_read(&self->s, keys[i], 5000));
-		sge.addr = 0;
-		sge.lkey = keys[i]->lkey;
-	}
-	EXPECT_EQ(max > 1 ? ELOOP : EOPNOTSUPP,
-		  ibv_rereg_mr_sg(keys[max], MKT_ACCESS_ALL, 1, &sge));
-	EXPECT_EQ(0, limits_read(&self->s, keys[max - 1], 5000));
-	/* each key is pinned by the one over it */
-	for (i = max + 1; i-- > 0;) {
-		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
-	}
-}
-
-static struct ibv_dm *limits_dm(struct mkt_dev *dev, uint64_t length)
-{
-	struct ibv_alloc_dm_attr attr = { .length = length };
-
-	return ibv_alloc_dm(dev->ctx, &attr);
-}
-
-/* all that a user may have in two pieces, then one byte more */
-TEST_F(limits, dm_size)
-{
-	struct mkt_dev *dev = &self->s.dev[1];
-	uint64_t max = mkt_dm_share(dev), page = sysconf(_SC_PAGESIZE);
-	struct ibv_dm *most, *rest;
-
-	if (max > page << 16)
-		SKIP(return, "%" PRIu64 " bytes do not go into one buffer", max);
-	EXPECT_ERRNO(ENOMEM, limits_dm(dev, max + 1));
-	most = limits_dm(dev, max);
-	ASSERT_NE(NULL, most);
-	EXPECT_ERRNO(ENOMEM, limits_dm(dev, 1));
-	ASSERT_EQ(0, ibv_free_dm(most));
-
-	most = limits_dm(dev, max - page);
-	rest = limits_dm(dev, page);
-	ASSERT_NE(NULL, most);
-	ASSERT_NE(NULL, rest);
-	EXPECT_ERRNO(ENOMEM, limits_dm(dev, 1));
-	EXPECT_EQ(0, ibv_free_dm(rest));
-	EXPECT_ERRNO(ENOMEM, limits_dm(dev, page + 1));
-	EXPECT_EQ(0, ibv_free_dm(most));
 }
 
 TEST_HARNESS_MAIN

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Keys over keys: the bytes that they address, their depth, and what they hold, also
- * while an inner key is bound.
+ * while an inner key is bound. Of keys over many pieces a bind makes one layout: the bytes, the
+ * access flags, the description, what is held and charged, and what is refused.
  * sets: long
  */
 #include <pthread.h>
@@ -9,33 +10,66 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
-#include "nested.h"
 #include "raw.h"
+
+#define NESTED_DEPTH 8
+/* entries of each of the keys over scattered bytes */
+#define SCATTERED 64
 
 FIXTURE(nested)
 {
 	struct mkt_setup s;
 	struct ibv_mr *key[NESTED_DEPTH + 1];
+	size_t at[SCATTERED];
+	uint8_t *leaf, *plain;
 };
 
 FIXTURE_SETUP(nested)
 {
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = 64 * 1024,
+		.dm = 32 * 1024,
+		.max_entries = 16,
+	};
+	unsigned int i;
+
 	MKT_OPEN_EXTENDED(self->s.dev);
 	ASSERT_EQ(NESTED_DEPTH, self->s.dev[1].caps.max_depth);
-	ASSERT_EQ(0, nested_open(&self->s, self->key, _metadata->name));
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	for (i = 0; i <= NESTED_DEPTH; i++) {
+		self->key[i] = ibmkey_alloc(self->s.dev[1].pd, SCATTERED);
+		ASSERT_NE(NULL, self->key[i]);
+	}
+	self->leaf = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
+	self->plain = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 }
 
 FIXTURE_TEARDOWN(nested)
 {
-	EXPECT_EQ(0, nested_close(&self->s, self->key));
+	unsigned int i;
+
+	for (i = NESTED_DEPTH + 1; i > 0; i--) {
+		if (self->key[i - 1]) {
+			EXPECT_EQ(0, ibv_dereg_mr(self->key[i - 1]));
+		}
+	}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-static enum ibmkey_kind nested_kind(struct ibv_mr *key)
+/* key 0 over @length bytes of leaf 0, and each next key over the one before */
+static int nested_chain(struct mkt_setup *s, struct ibv_mr **key, unsigned int count,
+			uint32_t length)
 {
-	struct ibmkey_info info;
+	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
+	unsigned int i;
+	int err = mkt_bind_range(key[0], MKT_ACCESS_ALL, leaf->mr, leaf->addr, length);
 
-	return ibmkey_query(key, &info) ? IBMKEY_UNBOUND : info.kind;
+	for (i = 1; i < count && !err; i++)
+		err = mkt_bind_range(key[i], MKT_ACCESS_ALL, key[i - 1], 0, length);
+	return err;
 }
 
 /* trees of every depth, on either side of every kind of transfer */
@@ -64,13 +98,7 @@ TEST_F(nested, trees)
 		max = end[0].map.length < end[1].map.length ?
 		      end[0].map.length : end[1].map.length;
 		xfer.length = mkt_between(&self->s.rng, 1, max);
-		for (side = 0; side < 2; side++)
-			xfer.offset[side] =
-				mkt_between(&self->s.rng, 0,
-					    end[side].map.length - xfer.length);
-		ASSERT_EQ(0, mkt_arena_fill(&self->s.arena[mkt_xfer_source(&xfer)],
-					    &self->s.rng));
-		ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer))
+		ASSERT_EQ(0, mkt_xfer_drawn(&self->s.pair, &self->s.rng, &xfer))
 		{
 			TH_LOG("in round %u", i);
 		}
@@ -83,16 +111,15 @@ TEST_F(nested, trees)
 TEST_F(nested, depth)
 {
 	ASSERT_EQ(0, nested_chain(&self->s, self->key, NESTED_DEPTH, 4096));
-	EXPECT_EQ(ELOOP, nested_bind(self->key[NESTED_DEPTH],
-				     self->key[NESTED_DEPTH - 1]->lkey, 0, 10, 0));
+	EXPECT_EQ(ELOOP, mkt_bind_range(self->key[NESTED_DEPTH], 0, self->key[NESTED_DEPTH - 1], 0,
+					10));
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "a key of too many levels"));
-	EXPECT_EQ(IBMKEY_UNBOUND, nested_kind(self->key[NESTED_DEPTH]));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, self->key[NESTED_DEPTH - 1], MKT_WRITE,
-				0, 4096));
+	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[NESTED_DEPTH]));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->key[NESTED_DEPTH - 1]->rkey, MKT_WRITE,
+					    0, 4096));
 	/* one level less is allowed */
-	EXPECT_EQ(0, nested_bind(self->key[NESTED_DEPTH],
-				 self->key[NESTED_DEPTH - 2]->lkey, 0, 10, 0));
+	EXPECT_EQ(0, mkt_bind_range(self->key[NESTED_DEPTH], 0, self->key[NESTED_DEPTH - 2], 0,
+				    10));
 }
 
 /* no key is over itself, in either direction */
@@ -104,9 +131,9 @@ TEST_F(nested, circle)
 	char words[64];
 
 	ASSERT_EQ(0, nested_chain(&self->s, key, 3, 4096));
-	EXPECT_EQ(ELOOP, nested_bind(key[0], key[0]->lkey, 0, 10, 0));
-	EXPECT_EQ(ELOOP, nested_bind(key[0], key[1]->lkey, 0, 10, 0));
-	EXPECT_EQ(ELOOP, nested_bind(key[0], key[2]->lkey, 0, 10, 0));
+	EXPECT_EQ(ELOOP, mkt_bind_range(key[0], 0, key[0], 0, 10));
+	EXPECT_EQ(ELOOP, mkt_bind_range(key[0], 0, key[1], 0, 10));
+	EXPECT_EQ(ELOOP, mkt_bind_range(key[0], 0, key[2], 0, 10));
 	/* by the second of two leaves, below another key */
 	both[0].addr = leaf->addr;
 	both[0].length = 8;
@@ -114,16 +141,15 @@ TEST_F(nested, circle)
 	both[1].length = 8;
 	both[1].lkey = key[2]->lkey;
 	ASSERT_EQ(0, ibv_rereg_mr_sg(key[4], 0, 2, both));
-	EXPECT_EQ(ELOOP, nested_bind(key[1], key[4]->lkey, 0, 10, 0));
+	EXPECT_EQ(ELOOP, mkt_bind_range(key[1], 0, key[4], 0, 10));
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "leads back to mkey through other keys"));
 	/* the key is in use, but there is no circle */
-	EXPECT_EQ(EBUSY, nested_bind(key[1], leaf->mr->lkey, leaf->addr, 10, 0));
+	EXPECT_EQ(EBUSY, mkt_bind_range(key[1], 0, leaf->mr, leaf->addr, 10));
 	snprintf(words, sizeof(words), "refers to mkey: mkeyctl who DEVICE 0x%x shows",
 		 key[1]->lkey);
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), words));
 	/* nothing has changed */
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[2], MKT_WRITE, 0, 4096));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key[2]->rkey, MKT_WRITE, 0, 4096));
 }
 
 /*
@@ -137,27 +163,24 @@ TEST_F(nested, busy)
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
 
 	ASSERT_EQ(0, nested_chain(&self->s, key, 2, 4096));
-	EXPECT_EQ(EBUSY, nested_bind(key[0], leaf->mr->lkey, leaf->addr + 1, 9,
-				     MKT_ACCESS_ALL));
+	EXPECT_EQ(EBUSY, mkt_bind_range(key[0], MKT_ACCESS_ALL, leaf->mr, leaf->addr + 1, 9));
 	EXPECT_EQ(EBUSY, ibmkey_unbind(key[0]));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(key[0]));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
 	inv.rkey = key[0]->rkey;
 	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &inv));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	EXPECT_EQ(IBMKEY_LIST, nested_kind(key[0]));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[1], MKT_WRITE, 0, 4096));
+	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(key[0]));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key[1]->rkey, MKT_WRITE, 0, 4096));
 	/* the outer key may be invalidated, which releases the inner one */
 	inv.rkey = key[1]->rkey;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &inv));
-	EXPECT_EQ(0, nested_bind(key[0], leaf->mr->lkey, leaf->addr + 1, 9,
-				 MKT_ACCESS_ALL));
-	EXPECT_EQ(0, nested_bind(key[1], key[0]->lkey, 2, 7, 0));
+	EXPECT_EQ(0, mkt_bind_range(key[0], MKT_ACCESS_ALL, leaf->mr, leaf->addr + 1, 9));
+	EXPECT_EQ(0, mkt_bind_range(key[1], 0, key[0], 2, 7));
 	/* another bind releases it, too */
-	EXPECT_EQ(0, nested_bind(key[1], leaf->mr->lkey, leaf->addr, 7, 0));
+	EXPECT_EQ(0, mkt_bind_range(key[1], 0, leaf->mr, leaf->addr, 7));
 	EXPECT_EQ(0, ibmkey_unbind(key[0]));
-	EXPECT_EQ(ERANGE, nested_bind(key[1], key[0]->lkey, 0, 1, 0));
+	EXPECT_EQ(ERANGE, mkt_bind_range(key[1], 0, key[0], 0, 1));
 	/* destroying a key releases it, too */
 	ASSERT_EQ(0, nested_chain(&self->s, key, 2, 64));
 	EXPECT_EQ(0, ibv_dereg_mr(key[1]));
@@ -169,21 +192,35 @@ TEST_F(nested, busy)
 TEST_F(nested, range)
 {
 	struct ibv_mr **key = self->key;
-	struct ibmkey_block block = { .bytes_count = 8, .stride = { 24 } };
-	const uint64_t four = 4, five = 5;
 
 	ASSERT_EQ(0, nested_chain(&self->s, key, 1, 100));
-	EXPECT_EQ(ERANGE, nested_bind(key[1], key[0]->lkey, 0, 101, 0));
-	EXPECT_EQ(ERANGE, nested_bind(key[1], key[0]->lkey, 100, 1, 0));
-	EXPECT_EQ(0, nested_bind(key[1], key[0]->lkey, 99, 1, 0));
-	block.lkey = key[0]->lkey;
-	EXPECT_EQ(ERANGE, ibv_rereg_mr_interleaved(key[1], 0, 1, &five, 1,
-						   &block));
-	EXPECT_EQ(0, ibv_rereg_mr_interleaved(key[1], 0, 1, &four, 1, &block));
-	block.addr = 1;
-	block.stride[0] = -1;
-	EXPECT_EQ(EOVERFLOW, ibv_rereg_mr_interleaved(key[1], 0, 1, &four, 1,
-						      &block));
+	EXPECT_EQ(ERANGE, mkt_bind_range(key[1], 0, key[0], 0, 101));
+	EXPECT_EQ(ERANGE, mkt_bind_range(key[1], 0, key[0], 100, 1));
+	EXPECT_EQ(0, mkt_bind_range(key[1], 0, key[0], 99, 1));
+	EXPECT_EQ(ERANGE, mkt_bind_strided(key[1], 0, key[0], 0, 8, 24, 5));
+	EXPECT_EQ(0, mkt_bind_strided(key[1], 0, key[0], 0, 8, 24, 4));
+	EXPECT_EQ(EOVERFLOW, mkt_bind_strided(key[1], 0, key[0], 1, 8, -1, 4));
+}
+
+/* what the leaf no longer allows is refused through @key, also if it is in another PD */
+static void nested_follows_leaf(struct __test_metadata *_metadata, struct mkt_setup *s,
+				struct ibv_mr *key, uint64_t addr, uint32_t length)
+{
+	struct ibv_pd *pd = s->dev[1].pd, *other = ibv_alloc_pd(s->dev[1].ctx);
+	struct ibv_mr *leaf = s->arena[1].leaf[0].mr;
+
+	ASSERT_NE(NULL, other);
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_WRITE, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd, IBV_ACCESS_REMOTE_READ));
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_WRITE, addr, length));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_READ, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd, MKT_ACCESS_ALL));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_WRITE, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, other, 0));
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_READ, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, pd, 0));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_READ, addr, length));
+	EXPECT_EQ(0, ibv_dealloc_pd(other));
 }
 
 /* access flags do not grow on the way up, and are lost when those below are */
@@ -192,31 +229,16 @@ TEST_F(nested, rights)
 	struct ibv_mr **key = self->key;
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 
-	ASSERT_EQ(0, nested_bind(key[0], leaf->mr->lkey, leaf->addr, 100, 0));
-	EXPECT_EQ(EACCES, nested_bind(key[1], key[0]->lkey, 0, 100,
-				      IBV_ACCESS_LOCAL_WRITE));
-	EXPECT_EQ(EACCES, nested_bind(key[1], key[0]->lkey, 0, 100,
-				      MKT_ACCESS_ALL));
+	ASSERT_EQ(0, mkt_bind_range(key[0], 0, leaf->mr, leaf->addr, 100));
+	EXPECT_EQ(EACCES, mkt_bind_range(key[1], IBV_ACCESS_LOCAL_WRITE, key[0], 0, 100));
+	EXPECT_EQ(EACCES, mkt_bind_range(key[1], MKT_ACCESS_ALL, key[0], 0, 100));
 	/* reading by the lkey needs no access flag below */
-	ASSERT_EQ(0, nested_bind(key[1], key[0]->lkey, 0, 100,
-				 IBV_ACCESS_REMOTE_READ));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[1], MKT_READ, 0, 100));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-		  nested_access(&self->s, key[1], MKT_WRITE, 0, 100));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, mkt_bind_range(key[1], IBV_ACCESS_REMOTE_READ, key[0], 0, 100));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key[1]->rkey, MKT_READ, 0, 100));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, key[1]->rkey, MKT_WRITE, 0, 100));
 	ASSERT_EQ(0, ibmkey_unbind(key[1]));
-
 	ASSERT_EQ(0, nested_chain(&self->s, key, 4, 100));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[3], MKT_WRITE, 0, 100));
-	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
-				   self->s.dev[1].pd, IBV_ACCESS_REMOTE_READ));
-	EXPECT_NE(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[3], MKT_WRITE, 0, 100));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[3], MKT_READ, 0, 100));
+	nested_follows_leaf(_metadata, &self->s, key[3], 0, 100);
 }
 
 /* the same for so many pieces that a bind need not list them */
@@ -224,26 +246,10 @@ TEST_F(nested, rights_of_many_pieces)
 {
 	struct ibv_mr **key = self->key;
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct ibmkey_block block = {
-		.bytes_count = 16,
-		.stride = { 32 },
-	};
-	const uint64_t repeat = 128;
 
-	ASSERT_EQ(0, nested_bind(key[0], leaf->mr->lkey, leaf->addr, 4096,
-				 MKT_ACCESS_ALL));
-	block.lkey = key[0]->lkey;
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key[1], MKT_ACCESS_ALL, 1, &repeat,
-					      1, &block));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[1], MKT_WRITE, 8, 1000));
-	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
-				   self->s.dev[1].pd, IBV_ACCESS_REMOTE_READ));
-	EXPECT_NE(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[1], MKT_WRITE, 8, 1000));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[1], MKT_READ, 8, 1000));
+	ASSERT_EQ(0, mkt_bind_range(key[0], MKT_ACCESS_ALL, leaf->mr, leaf->addr, 4096));
+	ASSERT_EQ(0, mkt_bind_strided(key[1], MKT_ACCESS_ALL, key[0], 0, 16, 32, 128));
+	nested_follows_leaf(_metadata, &self->s, key[1], 8, 1000);
 }
 
 /* an operand must be in one block of every level */
@@ -252,31 +258,21 @@ TEST_F(nested, atomics)
 	struct ibv_mr **key = self->key;
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	size_t first = -leaf->at & 7;
-	struct ibmkey_block block = {
-		.addr = leaf->addr + first,
-		.bytes_count = 16,
-		.lkey = leaf->mr->lkey,
-		.stride = { 64 },
-	};
-	struct mkt_leaf *word = leaf;
-	const uint64_t repeat = 8;
 	struct ibv_sge half[2];
 	uint64_t before, after;
 	unsigned int i;
 
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(key[0], MKT_ACCESS_ALL, 1, &repeat,
-					      1, &block));
+	ASSERT_EQ(0, mkt_bind_strided(key[0], MKT_ACCESS_ALL, leaf->mr, leaf->addr + first, 16, 64,
+				      8));
 	for (i = 1; i < NESTED_DEPTH; i++)
-		ASSERT_EQ(0, nested_bind(key[i], key[i - 1]->lkey, 0, 128,
-					 MKT_ACCESS_ALL));
+		ASSERT_EQ(0, mkt_bind_range(key[i], MKT_ACCESS_ALL, key[i - 1], 0, 128));
 	for (i = 0; i < 128; i += 8) {
-		const void *at = (void *)(uintptr_t)(word->addr + first +
+		const void *at = (void *)(uintptr_t)(leaf->addr + first +
 						     i / 16 * 64 + i % 16);
 
 		memcpy(&before, at, 8);
-		ASSERT_EQ(IBV_WC_SUCCESS,
-			  nested_access(&self->s, key[NESTED_DEPTH - 1],
-					MKT_FETCH_ADD, i, 8));
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key[NESTED_DEPTH - 1]->rkey,
+						    MKT_FETCH_ADD, i, 8));
 		memcpy(&after, at, 8);
 		ASSERT_EQ(before + 3, after);
 	}
@@ -285,17 +281,14 @@ TEST_F(nested, atomics)
 	half[0] = (struct ibv_sge){ .addr = 0, .length = 4, .lkey = key[0]->lkey };
 	half[1] = (struct ibv_sge){ .addr = 4, .length = 12, .lkey = key[0]->lkey };
 	ASSERT_EQ(0, ibv_rereg_mr_sg(key[NESTED_DEPTH - 1], MKT_ACCESS_ALL, 2, half));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-		  nested_access(&self->s, key[NESTED_DEPTH - 1], MKT_FETCH_ADD, 0, 8));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	EXPECT_EQ(IBV_WC_SUCCESS,
-		  nested_access(&self->s, key[NESTED_DEPTH - 1], MKT_FETCH_ADD, 8, 8));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, key[NESTED_DEPTH - 1]->rkey,
+						 MKT_FETCH_ADD, 0, 8));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key[NESTED_DEPTH - 1]->rkey, MKT_FETCH_ADD, 8,
+					    8));
 	/* one entry of the outer one, over two blocks of the inner */
-	ASSERT_EQ(0, nested_bind(key[NESTED_DEPTH - 1], key[0]->lkey, 12, 20,
-				 MKT_ACCESS_ALL));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-		  nested_access(&self->s, key[NESTED_DEPTH - 1], MKT_FETCH_ADD, 0, 8));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	ASSERT_EQ(0, mkt_bind_range(key[NESTED_DEPTH - 1], MKT_ACCESS_ALL, key[0], 12, 20));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, key[NESTED_DEPTH - 1]->rkey,
+						 MKT_FETCH_ADD, 0, 8));
 }
 
 /* the process ends with an inner key that is newer than the outer one */
@@ -317,9 +310,8 @@ TEST_F(nested, exit)
 		outer = err ? NULL : ibmkey_alloc(dev.pd, 1);
 		err = err ?: mkt_arena_standard(&arena, &dev, 65536, 0);
 		inner = err ? NULL : ibmkey_alloc(dev.pd, 1);
-		err = err ?: nested_bind(inner, arena.leaf[0].mr->lkey,
-					 arena.leaf[0].addr, 100, 0);
-		err = err ?: nested_bind(outer, inner->lkey, 0, 100, 0);
+		err = err ?: mkt_bind_range(inner, 0, arena.leaf[0].mr, arena.leaf[0].addr, 100);
+		err = err ?: mkt_bind_range(outer, 0, inner, 0, 100);
 		_exit(!!err);
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
@@ -328,33 +320,22 @@ TEST_F(nested, exit)
 }
 
 struct nested_race {
-	struct mkt_setup *s;
-	struct ibv_mr **key;
-	atomic_bool stop;
+	struct ibv_mr *key;
+	struct mkt_leaf *leaf;
 	unsigned int bound, busy;
-	int err;
 };
 
 /* binds the inner key to either half of the leaf, when no key is over it */
-static void *nested_race_inner(void *arg)
+static int nested_race_inner(void *arg, unsigned int round)
 {
 	struct nested_race *race = arg;
-	struct mkt_leaf *leaf = &race->s->arena[1].leaf[0];
-	unsigned int i;
-	int err;
+	unsigned int half = round & 1;
+	int err = mkt_bind_range(race->key, MKT_ACCESS_ALL, race->leaf->mr,
+				 race->leaf->addr + half * 16384, half ? 4096 : 8192);
 
-	for (i = 0; !race->err && !atomic_load(&race->stop); i++) {
-		err = nested_bind(race->key[0], leaf->mr->lkey,
-				  leaf->addr + (i & 1) * 16384,
-				  i & 1 ? 4096 : 8192, MKT_ACCESS_ALL);
-		if (!err)
-			race->bound++;
-		else if (err == EBUSY)
-			race->busy++;
-		else
-			race->err = err;
-	}
-	return NULL;
+	race->bound += !err;
+	race->busy += err == EBUSY;
+	return err == EBUSY ? 0 : err;
 }
 
 /*
@@ -363,39 +344,327 @@ static void *nested_race_inner(void *arg)
  */
 TEST_F(nested, race)
 {
-	struct nested_race race = { .s = &self->s, .key = self->key };
+	struct nested_race race = { .key = self->key[0], .leaf = &self->s.arena[1].leaf[0] };
+	struct mkt_loop loop = {};
 	unsigned int i, seen = 0, refused = 0, wanted = mkt_scale(100, 10);
-	uint8_t *at = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
-	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	pthread_t tid;
+	uint8_t *at = self->leaf, *to = self->plain;
 
 	memset(at, 0xa0, 16384);
 	memset(at + 16384, 0xa1, 16384);
 	ASSERT_EQ(0, nested_chain(&self->s, self->key, 1, 4096));
-	ASSERT_EQ(0, pthread_create(&tid, NULL, nested_race_inner, &race));
+	ASSERT_EQ(0, mkt_loop_start(&loop, nested_race_inner, &race));
 	for (i = 0; (seen < wanted || !refused) && i < 1000000; i++) {
-		int err = nested_bind(self->key[1], self->key[0]->lkey, 4096,
-				      4096, MKT_ACCESS_ALL);
+		int err = mkt_bind_range(self->key[1], MKT_ACCESS_ALL, self->key[0], 4096, 4096);
 
 		if (err == ERANGE) {
 			refused++;
 			continue;
 		}
 		ASSERT_EQ(0, err);
-		ASSERT_EQ(IBV_WC_SUCCESS,
-			  nested_access(&self->s, self->key[1], MKT_READ, 0, 4096));
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->key[1]->rkey, MKT_READ, 0,
+						    4096));
 		ASSERT_EQ(0xa0, to[0]);
 		ASSERT_EQ(0, memcmp(to, to + 1, 4095));
 		seen++;
 		ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
 	}
-	atomic_store(&race.stop, true);
-	pthread_join(tid, NULL);
-	ASSERT_EQ(0, race.err);
+	ASSERT_EQ(0, mkt_loop_end(&loop));
 	TH_LOG("%u binds of the inner key, %u refused; %u reads, %u out of range",
 	       race.bound, race.busy, seen, refused);
 	EXPECT_LE(wanted, seen);
 	EXPECT_LT(0, refused);
+}
+
+/* the number of the byte of entry @i, in an order without a stride */
+static unsigned int nested_place(unsigned int i)
+{
+	return ((i * 37) ^ 21) % SCATTERED;
+}
+
+/*
+ * Binds @key[0] to every third byte of leaf 0, and each next key to the bytes of the
+ * one before, in no order. @at is the position in the leaf of each byte of the last
+ * key.
+ */
+static int nested_scatter(struct mkt_setup *s, struct ibv_mr **key, unsigned int count,
+			  size_t *at)
+{
+	struct mkt_leaf *leaf = &s->arena[1].leaf[0];
+	struct ibv_sge sge[SCATTERED];
+	unsigned int level, i;
+	int err = 0;
+
+	for (level = 0; level < count && !err; level++) {
+		size_t below[SCATTERED];
+
+		memcpy(below, at, sizeof(below));
+		for (i = 0; i < SCATTERED; i++) {
+			unsigned int place = nested_place(i);
+
+			sge[i].addr = level ? place : leaf->addr + 3 * place;
+			sge[i].length = 1;
+			sge[i].lkey = level ? key[level - 1]->lkey : leaf->mr->lkey;
+			at[i] = level ? below[place] : 3 * place;
+		}
+		err = ibv_rereg_mr_sg(key[level], MKT_ACCESS_ALL, SCATTERED, sge);
+	}
+	return err;
+}
+
+/* every part of every length is read and written in its place */
+TEST_F(nested, scattered_bytes)
+{
+	struct ibv_mr *key = self->key[NESTED_DEPTH - 1];
+	uint8_t wanted[3 * SCATTERED];
+	unsigned int from, length, i;
+
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, NESTED_DEPTH, self->at));
+	for (from = 0; from < SCATTERED; from += mkt_scale(1, 9)) {
+		length = 1 + (from * 29) % (SCATTERED - from);
+		mkt_rand_bytes(&self->s.rng, self->leaf, sizeof(wanted));
+		memset(self->plain, 0, SCATTERED);
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key->rkey, MKT_READ, from, length));
+		for (i = 0; i < length; i++)
+			ASSERT_EQ(self->leaf[self->at[from + i]], self->plain[i]);
+		memcpy(wanted, self->leaf, sizeof(wanted));
+		mkt_rand_bytes(&self->s.rng, self->plain, length);
+		for (i = 0; i < length; i++)
+			wanted[self->at[from + i]] = self->plain[i];
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key->rkey, MKT_WRITE, from, length));
+		ASSERT_EQ(0, memcmp(wanted, self->leaf, sizeof(wanted)));
+	}
+}
+
+/* a query returns the description */
+TEST_F(nested, scattered_query)
+{
+	struct ibmkey_block blocks[SCATTERED];
+	struct ibmkey_info info;
+	unsigned int i;
+
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 3, self->at));
+	ASSERT_EQ(0, ibmkey_query_layout(self->key[2], &info, 0, NULL, SCATTERED, blocks));
+	EXPECT_EQ(IBMKEY_LIST, info.kind);
+	EXPECT_EQ(SCATTERED, info.num_entries);
+	EXPECT_EQ(SCATTERED, info.length);
+	for (i = 0; i < SCATTERED; i++) {
+		EXPECT_EQ(self->key[1]->lkey, blocks[i].lkey);
+		EXPECT_EQ(nested_place(i), blocks[i].addr);
+		EXPECT_EQ(1, blocks[i].bytes_count);
+	}
+}
+
+/* the access flags and the PD of the leaf are checked on each access */
+TEST_F(nested, scattered_rights)
+{
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, NESTED_DEPTH, self->at));
+	nested_follows_leaf(_metadata, &self->s, self->key[NESTED_DEPTH - 1], 0, SCATTERED);
+}
+
+/* all levels are held until the outermost key is unbound, and its memory is charged */
+TEST_F(nested, scattered_held)
+{
+	struct ibv_mr *leaf = self->s.arena[1].leaf[0].mr;
+	long long before, one, all;
+	unsigned int i;
+
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 1, self->at));
+	before = mkt_keys_charged(&self->s.dev[1]);
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 2, self->at));
+	one = mkt_keys_charged(&self->s.dev[1]);
+	ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
+	EXPECT_EQ(before, mkt_keys_charged(&self->s.dev[1]));
+	ASSERT_EQ(0, nested_scatter(&self->s, self->key, NESTED_DEPTH, self->at));
+	all = mkt_keys_charged(&self->s.dev[1]);
+	if (before >= 0) {
+		/*
+		 * the list of the description, and the list of the ranges in
+		 * memory
+		 */
+		EXPECT_LT(2 * 32 * SCATTERED, one - before);
+		EXPECT_EQ((NESTED_DEPTH - 1) * (one - before), all - before);
+	}
+	for (i = 0; i < NESTED_DEPTH - 1; i++) {
+		EXPECT_EQ(EBUSY, ibmkey_unbind(self->key[i]));
+		EXPECT_EQ(EBUSY, ibv_dereg_mr(self->key[i]));
+	}
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf));
+	for (i = NESTED_DEPTH; i > 1; i--)
+		EXPECT_EQ(0, ibmkey_unbind(self->key[i - 1]));
+	EXPECT_EQ(before, mkt_keys_charged(&self->s.dev[1]));
+}
+
+/* binds @key to blocks of @bytes bytes of the MR of @lkey, @stride bytes apart, @times times */
+static int nested_strided(struct ibv_mr *key, uint32_t lkey, uint64_t addr, uint64_t bytes,
+			  int64_t stride, uint64_t times, uint64_t count)
+{
+	struct ibmkey_block block = {
+		.addr = addr,
+		.bytes_count = bytes,
+		.lkey = lkey,
+		.stride = { 0, stride },
+	};
+	uint64_t repeat[2] = { times, count };
+
+	return ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL, 2, repeat, 1, &block);
+}
+
+/* pieces of the innermost of the keys of lined_up, and their number with repetition */
+#define LINED_UP 512
+#define TIMES (1ull << 30)
+
+/*
+ * Levels whose blocks advance by whole pieces of the level below need no list: the number of
+ * pieces has no limit, and takes no memory.
+ */
+TEST_F(nested, scattered_lined_up)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	long long before = mkt_keys_charged(&self->s.dev[1]);
+	unsigned int level, i, step = 1 << (NESTED_DEPTH - 1);
+	uint64_t length;
+
+	ASSERT_LE(16 * LINED_UP, leaf->length);
+	/* each level takes every second piece of the level below */
+	ASSERT_EQ(0, nested_strided(self->key[0], leaf->mr->lkey, leaf->addr, 8, 16, TIMES,
+				    LINED_UP));
+	for (level = 1; level < NESTED_DEPTH; level++) {
+		length = self->key[level - 1]->length;
+		ASSERT_EQ(0, nested_strided(self->key[level], self->key[level - 1]->lkey, 0, 8,
+					    16, 1, length / 16));
+	}
+	length = self->key[NESTED_DEPTH - 1]->length;
+	ASSERT_EQ(8 * TIMES * LINED_UP / step, length);
+	if (before >= 0) {
+		EXPECT_GT(2048 * NESTED_DEPTH, mkt_keys_charged(&self->s.dev[1]) - before);
+	}
+	mkt_rand_bytes(&self->s.rng, self->leaf, 16 * LINED_UP);
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->key[NESTED_DEPTH - 1]->rkey, MKT_READ,
+					    length - 100, 100));
+	for (i = 0; i < 100; i++) {
+		uint64_t at = length - 100 + i, piece = at / 8 * step % LINED_UP;
+
+		ASSERT_EQ(self->leaf[16 * piece + at % 8], self->plain[i]);
+	}
+}
+
+/*
+ * Other levels become a list, of at most 1,048,576 pieces of memory. What is refused changes
+ * nothing.
+ */
+TEST_F(nested, scattered_refused)
+{
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	struct ibv_mr *inner = self->key[0], *outer = self->key[1];
+	unsigned int i;
+
+	/* blocks of 3 bytes in pieces of 2 bytes: each is in two of them */
+	ASSERT_EQ(0, nested_strided(inner, leaf->mr->lkey, leaf->addr, 2, 3, 1024, 1000));
+	ASSERT_EQ(0, nested_strided(outer, inner->lkey, 1, 3, 5, 1, 1 << 18));
+	EXPECT_EQ(ELOOP, nested_strided(outer, inner->lkey, 1, 3, 5, 3, 1 << 18));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "more than 1048576 pieces"));
+	EXPECT_EQ(3 << 18, outer->length);
+	EXPECT_EQ(ELOOP, nested_strided(self->key[2], inner->lkey, 1, 3, 5, 3, 1 << 18));
+	EXPECT_EQ(0, self->key[2]->length);
+	mkt_rand_bytes(&self->s.rng, self->leaf, 3000);
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, outer->rkey, MKT_READ, 700000, 100));
+	for (i = 0; i < 100; i++) {
+		uint64_t at = 700000 + i, byte = (1 + at / 3 * 5 + at % 3) % 2000;
+
+		ASSERT_EQ(self->leaf[byte / 2 * 3 + byte % 2], self->plain[i]);
+	}
+}
+
+/* accesses through a nest until one fails */
+struct nested_traffic {
+	struct mkt_setup *s;
+	struct mkt_pair pair;
+	uint32_t rkey;
+	enum mkt_op op;
+	atomic_uint done;
+	/* set when the access is no longer allowed */
+	atomic_bool over;
+	/* an access that began after that has succeeded */
+	bool late;
+	int err;
+};
+
+static void *nested_traffic(void *arg)
+{
+	struct nested_traffic *traffic = arg;
+	struct mkt_setup *s = traffic->s;
+	struct mkt_wr wr = mkt_plain_wr(s, 0, traffic->op, SCATTERED, 0, traffic->rkey);
+
+	while (!traffic->late) {
+		bool over = atomic_load(&traffic->over);
+		struct ibv_wc wc;
+
+		traffic->err = mkt_post_send(&traffic->pair.end[0], &wr, 1) ?:
+			       mkt_poll(&traffic->pair.end[0], &wc);
+		if (traffic->err || wc.status)
+			break;
+		traffic->late = over;
+		atomic_fetch_add(&traffic->done, 1);
+	}
+	return NULL;
+}
+
+static unsigned int nested_done(const struct nested_traffic *traffic)
+{
+	return atomic_load(&traffic->done);
+}
+
+/*
+ * Under accesses through the outermost key: no level below can change; what the leaf no
+ * longer allows ends at once; an unbind of the outermost key releases all of it.
+ */
+TEST_F(nested, scattered_race)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_mr *leaf = s->arena[1].leaf[0].mr, *outer = self->key[NESTED_DEPTH - 1];
+	unsigned int round, rounds = mkt_scale(20, 4), i;
+
+	for (round = 0; round < rounds; round++) {
+		bool unbinds = round & 1;
+		struct nested_traffic traffic = {
+			.s = s,
+			.op = round & 2 ? MKT_READ : MKT_WRITE,
+		};
+		pthread_t tid;
+
+		ASSERT_EQ(0, nested_scatter(s, self->key, NESTED_DEPTH, self->at));
+		traffic.rkey = outer->rkey;
+		ASSERT_EQ(0, mkt_pair_create(&traffic.pair, &s->dev[0], &s->dev[1],
+					     IBV_MTU_1024, 0));
+		ASSERT_EQ(0, pthread_create(&tid, NULL, nested_traffic, &traffic));
+		for (i = 0; i < NESTED_DEPTH - 1 || nested_done(&traffic) < 20; i++) {
+			struct ibv_mr *key = self->key[i % (NESTED_DEPTH - 1)];
+
+			ASSERT_EQ(EBUSY, mkt_bind_range(key, MKT_ACCESS_ALL, leaf,
+							s->arena[1].leaf[0].addr, 64));
+			ASSERT_EQ(EBUSY, ibmkey_unbind(key));
+			ASSERT_EQ(EBUSY, ibv_dereg_mr(key));
+			ASSERT_EQ(EBUSY, ibv_dereg_mr(leaf));
+		}
+		if (unbinds) {
+			ASSERT_EQ(0, ibmkey_unbind(outer));
+		} else {
+			ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS,
+						   s->dev[1].pd, IBV_ACCESS_REMOTE_READ));
+		}
+		atomic_store(&traffic.over, true);
+		pthread_join(tid, NULL);
+		EXPECT_EQ(0, traffic.err);
+		/* reading by the lkey needs no access flag of the leaf */
+		EXPECT_EQ(!unbinds && traffic.op == MKT_READ, traffic.late);
+		mkt_pair_destroy(&traffic.pair);
+		if (!unbinds) {
+			ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS,
+						   s->dev[1].pd, MKT_ACCESS_ALL));
+		}
+		for (i = NESTED_DEPTH - unbinds; i > 0; i--)
+			ASSERT_EQ(0, ibmkey_unbind(self->key[i - 1]));
+	}
 }
 
 TEST_HARNESS_MAIN
