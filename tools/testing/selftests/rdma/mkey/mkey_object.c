@@ -1,9 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: A key as an object: created, bound, queried, bound again, unbound and destroyed, and
- * the effect on the MRs that it refers to. No traffic.
+ * the effect on the MRs that it refers to. What a program can find out: the limits of a device, the
+ * layout of a key, and why the last bind failed. No traffic.
  */
-#include "object.h"
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "mkey_harness.h"
+#include "raw.h"
+
+FIXTURE(object)
+{
+	struct mkt_dev dev;
+	struct mkt_arena arena;
+	struct mkt_rng rng;
+	struct ibv_mr *key;
+};
+
+FIXTURE_SETUP(object)
+{
+	MKT_OPEN_SIDE(&self->dev, 1);
+	mkt_rng_init(&self->rng, _metadata->name);
+	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev, 64 * 1024,
+					32 * 1024));
+	self->key = ibmkey_alloc(self->dev.pd, 64);
+	ASSERT_NE(NULL, self->key);
+}
+
+FIXTURE_TEARDOWN(object)
+{
+	if (self->key) {
+		EXPECT_EQ(0, ibv_dereg_mr(self->key));
+	}
+	EXPECT_EQ(0, mkt_arena_free(&self->arena));
+	mkt_dev_close(&self->dev);
+}
+
+/* binds one range in leaf @leaf */
+static int object_bind_one(struct mkt_arena *arena, struct ibv_mr *key, unsigned int leaf,
+			   uint32_t length)
+{
+	return mkt_bind_range(key, MKT_ACCESS_ALL, arena->leaf[leaf].mr, arena->leaf[leaf].addr,
+			      length);
+}
+
+/* adds an MR as a leaf over memory @mem that the test deregisters; returns its number */
+static unsigned int object_leaf(struct mkt_arena *arena, unsigned int mem)
+{
+	return mkt_arena_add_leaf(arena, mem, 100, 1000, MKT_ACCESS_ALL, 0) ? 0 :
+	       arena->num_leaves - 1;
+}
 
 /*
  * The other tests skip a device that is not extended. If ib_mkey was loaded in
@@ -90,9 +138,8 @@ TEST_F(object, leaf_busy)
 	unsigned int last;
 
 	ASSERT_NE(NULL, other);
-	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 100, 1000,
-					MKT_ACCESS_ALL, 0));
-	last = self->arena.num_leaves - 1;
+	last = object_leaf(&self->arena, 0);
+	ASSERT_NE(0, last);
 	leaf = &self->arena.leaf[last];
 
 	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
@@ -114,9 +161,8 @@ TEST_F(object, destroy_bound)
 {
 	unsigned int last;
 
-	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 1, 100, 1000,
-					MKT_ACCESS_ALL, 0));
-	last = self->arena.num_leaves - 1;
+	last = object_leaf(&self->arena, 1);
+	ASSERT_NE(0, last);
 	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->arena.leaf[last].mr));
 	EXPECT_EQ(0, ibv_dereg_mr(self->key));
@@ -132,9 +178,8 @@ TEST_F(object, failed_bind_lets_go)
 	struct mkt_leaf *leaf;
 	unsigned int last;
 
-	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 100, 1000,
-					MKT_ACCESS_ALL, 0));
-	last = self->arena.num_leaves - 1;
+	last = object_leaf(&self->arena, 0);
+	ASSERT_NE(0, last);
 	leaf = &self->arena.leaf[last];
 	sge[0].addr = leaf->addr;
 	sge[0].length = 10;
@@ -216,6 +261,430 @@ TEST_F(object, many)
 		EXPECT_EQ(before, mkt_dev_count(&self->dev, "mr"));
 	}
 	free(keys);
+}
+
+TEST_F(object, caps)
+{
+	struct ib_uverbs_mkey_caps raw;
+	struct ibv_device_attr_ex attr;
+	struct mkt_ioctl cmd;
+	uint32_t max_indices = self->dev.caps.max_indices;
+
+	mkt_raw_caps(&cmd, &raw);
+	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
+	EXPECT_EQ(raw.max_dm_size, self->dev.caps.max_dm_size);
+	EXPECT_EQ(raw.flags, self->dev.caps.flags);
+	EXPECT_EQ(raw.max_entries, self->dev.caps.max_entries);
+	EXPECT_EQ(raw.max_dims, self->dev.caps.max_dims);
+	EXPECT_EQ(raw.max_depth, self->dev.caps.max_depth);
+	EXPECT_EQ(raw.dm_classes, self->dev.caps.dm_classes);
+	EXPECT_EQ(raw.max_indices, max_indices);
+	EXPECT_EQ(0, raw.comp_mask);
+	/* the structure of an older program is shorter */
+	memset(&raw, 0x5a, sizeof(raw));
+	cmd.attr[0].len = offsetof(struct ib_uverbs_mkey_caps, max_indices);
+	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
+	EXPECT_EQ(0x5a5a5a5a, raw.max_indices);
+	EXPECT_EQ(raw.max_entries, self->dev.caps.max_entries);
+
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_DM);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_LIST);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_INTERLEAVED);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_ATOMIC);
+	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_INDEXED);
+	EXPECT_LE(raw.max_entries, max_indices);
+	EXPECT_GE(IB_MKEY_MAX_INDICES, max_indices);
+	EXPECT_TRUE(raw.dm_classes & IB_UVERBS_MKEY_DM_HOST);
+	EXPECT_LT(0, raw.max_entries);
+	EXPECT_GE(IB_MKEY_MAX_ENTRIES, raw.max_entries);
+	EXPECT_LT(0, raw.max_dims);
+	EXPECT_GE(IB_MKEY_MAX_DIMS, raw.max_dims);
+	EXPECT_LT(0, raw.max_depth);
+	EXPECT_GE(8, raw.max_depth);
+
+	/* the standard verb reports the same device memory */
+	ASSERT_EQ(0, ibv_query_device_ex(self->dev.ctx, NULL, &attr));
+	EXPECT_EQ(raw.max_dm_size, attr.max_dm_size);
+	EXPECT_LT(0, attr.max_dm_size);
+}
+
+/* what a caller has that a library of a later version fills in */
+struct later_caps {
+	struct ibmkey_caps known;
+	uint64_t later[2];
+};
+
+/* the bits of fields that the function does not know are cleared, and other bytes stay */
+TEST_F(object, caps_comp_mask)
+{
+	struct later_caps caps[2];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		memset(&caps[i], i ? 0xff : 0, sizeof(caps[i]));
+		ASSERT_EQ(0, ibmkey_query_caps(self->dev.ctx, &caps[i].known));
+		EXPECT_EQ(0, caps[i].known.comp_mask);
+		EXPECT_EQ(i ? UINT64_MAX : 0, caps[i].later[0]);
+		EXPECT_EQ(i ? UINT64_MAX : 0, caps[i].later[1]);
+	}
+	/* each field is filled in */
+	EXPECT_EQ(0, memcmp(&caps[0], &caps[1],
+			    offsetof(struct ibmkey_caps, max_indices) +
+			    sizeof(caps[0].known.max_indices)));
+}
+
+struct later_info {
+	struct ibmkey_info known;
+	uint64_t later[2];
+};
+
+/* queries a key by each function; one fills in an indexed layout only if it is bound */
+TEST_F(object, info_comp_mask)
+{
+	struct mkt_leaf *leaf = &self->arena.leaf[0];
+	const uint32_t index[] = { 1, 0 };
+	const struct ibmkey_indexed bound = {
+		.addr = leaf->addr, .unit = 8, .bytes_count = 8,
+		.indices32 = index, .num_indices = 2, .lkey = leaf->mr->lkey,
+	};
+	struct later_info info[3][2];
+	struct ibmkey_indexed layout;
+	unsigned int k, f, i;
+
+	for (k = IBMKEY_UNBOUND; k <= IBMKEY_INDEXED; k++) {
+		if (k == IBMKEY_LIST)
+			ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
+		if (k == IBMKEY_INDEXED)
+			ASSERT_EQ(0, ibmkey_bind_indexed(self->key, 0, &bound));
+		for (i = 0; i < 2; i++) {
+			memset(&layout, i ? 0xff : 0, sizeof(layout));
+			for (f = 0; f < 3; f++)
+				memset(&info[f][i], i ? 0xff : 0, sizeof(info[f][i]));
+			ASSERT_EQ(0, ibmkey_query(self->key, &info[0][i].known));
+			ASSERT_EQ(0, ibmkey_query_layout(self->key, &info[1][i].known, 0, NULL,
+							 0, NULL));
+			ASSERT_EQ(0, ibmkey_query_indexed(self->key, &info[2][i].known, &layout,
+							  0, NULL));
+			for (f = 0; f < 3; f++) {
+				EXPECT_EQ(0, info[f][i].known.comp_mask);
+				EXPECT_EQ(i ? UINT64_MAX : 0, info[f][i].later[0]);
+				EXPECT_EQ(i ? UINT64_MAX : 0, info[f][i].later[1]);
+				/* each field is filled in */
+				EXPECT_EQ(0, memcmp(&info[0][0], &info[f][i],
+						    offsetof(struct ibmkey_info, rkey) +
+						    sizeof(info[f][i].known.rkey)));
+			}
+			EXPECT_EQ(k == IBMKEY_INDEXED || !i ? 0 : UINT64_MAX, layout.comp_mask);
+			EXPECT_EQ(k == IBMKEY_INDEXED ? 8 : i ? UINT64_MAX : 0, layout.unit);
+		}
+	}
+}
+
+/* the sentence about a bind that failed names the entry and the field */
+TEST_F(object, last_error)
+{
+	struct mkt_leaf *leaf = &self->arena.leaf[0];
+	struct ibmkey_range range[3] = {};
+	struct ibmkey_block block = {
+		.addr = leaf->addr, .bytes_count = 8, .lkey = leaf->mr->lkey,
+	};
+	uint32_t index[2] = { 0, 1 };
+	struct ibmkey_indexed indexed = {
+		.addr = leaf->addr, .unit = 8, .bytes_count = 8,
+		.indices32 = index, .num_indices = 2, .lkey = leaf->mr->lkey,
+	};
+	struct ibmkey_bind bind = {
+		.kind = IBMKEY_LIST, .num_entries = 3, .ranges = range,
+	};
+	struct ibv_alloc_dm_attr attr = { .length = 4096 };
+	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 3);
+	struct ibv_dm *dm;
+	uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t repeat = 2;
+	unsigned int i;
+	int fd;
+
+	ASSERT_NE(NULL, key);
+	bind.mkey = key;
+	for (i = 0; i < 3; i++) {
+		range[i].addr = leaf->addr;
+		range[i].length = 8;
+		range[i].lkey = leaf->mr->lkey;
+	}
+#define SAYS(words, errno_value, call) do {				\
+		EXPECT_EQ(errno_value, call);				\
+		EXPECT_NE(NULL, strstr(ibmkey_last_error(), words))	\
+		{							\
+			TH_LOG("%s: not %s", ibmkey_last_error(), words); \
+		}							\
+	} while (0)
+	EXPECT_STREQ("", ibmkey_last_error());
+	range[2].lkey ^= 0xff;
+	SAYS("ranges[2].lkey 0x", ENOENT, ibmkey_bind_list(key, 0, 3, range));
+	SAYS("binds[0]: ranges[2].lkey 0x", ENOENT,
+	     ibmkey_bind_many(&bind, 1, NULL));
+	range[2].lkey = leaf->mr->lkey;
+	range[1].addr = leaf->addr - 1;
+	SAYS("ranges[1].addr 0x", ERANGE, ibmkey_bind_list(key, 0, 3, range));
+	range[1].addr = leaf->addr;
+	range[1].length = leaf->length + 1;
+	SAYS("ranges[1].length ", ERANGE, ibmkey_bind_list(key, 0, 3, range));
+	range[1].length = 0;
+	SAYS("ranges[1].length is 0", EINVAL,
+	     ibmkey_bind_list(key, 0, 3, range));
+	range[1].length = 8;
+	range[0].lkey = key->lkey;
+	SAYS("ranges[0].lkey", ELOOP, ibmkey_bind_list(key, 0, 3, range));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "is mkey itself"));
+	range[0].lkey = leaf->mr->lkey;
+	SAYS("num_ranges is 4, but the key was created for 3", ENOSPC,
+	     ibmkey_bind_list(key, 0, 4, range));
+	SAYS("without IBV_ACCESS_LOCAL_WRITE", EINVAL,
+	     ibmkey_bind_list(key, IBV_ACCESS_REMOTE_WRITE, 3, range));
+	SAYS("not a key", EINVAL, ibmkey_bind_list(leaf->mr, 0, 3, range));
+	SAYS("repeat_count[0] is 0", EINVAL,
+	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 0 }, 1, &block));
+	block.stride[0] = leaf->length;
+	SAYS("blocks[0].stride, in a repetition,", ERANGE,
+	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 2 }, 1, &block));
+	block.stride[0] = -(int64_t)leaf->addr - 8;
+	SAYS("blocks[0]: its strides", EOVERFLOW,
+	     ibmkey_bind_interleaved(key, 0, 1, &repeat, 1, &block));
+	index[1] = UINT32_MAX;
+	SAYS("indices[1] reaches outside", ERANGE,
+	     ibmkey_bind_indexed(key, 0, &indexed));
+	/* the element whose memory is not there, although one page is between it and the first */
+	ASSERT_NE(MAP_FAILED, hole);
+	ASSERT_EQ(0, munmap(hole + 4096, 4096));
+	SAYS("iov[1].iov_base 0x", EFAULT,
+	     ibmkey_reg_iov(self->dev.pd, (struct iovec[]){
+			{ hole, 64 }, { hole + 4096, 8 }, { hole + 8192, 8 },
+	     }, 3, IBV_ACCESS_LOCAL_WRITE) ? 0 : errno);
+	SAYS("iov[0].iov_len 70368744177664: the device refuses so much", EINVAL,
+	     ibmkey_reg_iov(self->dev.pd, (struct iovec[]){
+			{ hole, 1ull << 46 },
+	     }, 1, 0) ? 0 : errno);
+	SAYS("ranges cannot be read at its address", EFAULT,
+	     ibmkey_bind_list(key, 0, 3, (void *)(hole + 4096)));
+	SAYS("repeat_count cannot be read", EFAULT,
+	     ibmkey_bind_interleaved(key, 0, 1, (void *)(hole + 4096), 1, &block));
+	indexed.indices32 = (void *)(hole + 4096);
+	SAYS("indices32 cannot be read", EFAULT, ibmkey_bind_indexed(key, 0, &indexed));
+	indexed.indices32 = index;
+	EXPECT_EQ(0, munmap(hole, 3 * 4096));
+	SAYS("repeat_count is NULL", EFAULT,
+	     ibmkey_bind_interleaved(key, 0, 1, NULL, 1, &block));
+	SAYS("mkey is not a key", EINVAL, ibmkey_unbind(leaf->mr));
+	SAYS("info is NULL", EFAULT, ibmkey_query(key, NULL));
+	bind.num_dims = 1;
+	SAYS("binds[0].num_dims is 1", EINVAL, ibmkey_bind_many(&bind, 1, NULL));
+	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, 0);
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
+	SAYS("iova 0x7 and offset 0x0", EINVAL,
+	     ibmkey_reg_dmabuf_mr(self->dev.pd, 0, 64, 7, fd, 0) ? 0 : errno);
+	SAYS("outside of the dma-buf, which has 4096 bytes", EINVAL,
+	     ibmkey_reg_dmabuf_mr(self->dev.pd, 4096, 64, 0, fd, 0) ? 0 : errno);
+	SAYS("is no dma-buf", EINVAL,
+	     ibmkey_reg_dmabuf_mr(self->dev.pd, 0, 64, 0, self->dev.ctx->cmd_fd, 0) ?
+	     0 : errno);
+	EXPECT_EQ(0, close(fd));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+	index[1] = UINT32_MAX;
+	SAYS("indices[1] reaches outside", ERANGE,
+	     ibmkey_bind_indexed(key, 0, &indexed));
+	/* a bind that works leaves the sentence */
+	EXPECT_EQ(0, ibmkey_bind_list(key, 0, 3, range));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "indices[1]"));
+#undef SAYS
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
+/* parent and child of a fork() have the same keys */
+TEST_F(object, child)
+{
+	struct mkt_leaf *leaf = &self->arena.leaf[0];
+	struct ibmkey_range range = {
+		.addr = leaf->addr, .length = 8, .lkey = leaf->mr->lkey,
+	};
+	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 1);
+	struct ibmkey_info info = {};
+	int status;
+	pid_t pid;
+
+	ASSERT_NE(NULL, key);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(ibmkey_bind_list(key, 0, 1, &range));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	ASSERT_EQ(0, ibmkey_query(key, &info));
+	EXPECT_EQ(8, info.length);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(ibv_dereg_mr(key));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	EXPECT_EQ(ENOENT, ibmkey_query(key, &info));
+	EXPECT_EQ(ENOENT, ibmkey_bind_list(key, 0, 1, &range));
+	EXPECT_EQ(ENOENT, ibv_dereg_mr(key));
+}
+
+/* a query returns the description that was bound */
+TEST_F(object, query)
+{
+	unsigned int i, b, d, rounds = mkt_scale(300, 40);
+	struct mkt_draw draw = {
+		.max_length = 30000,
+		.max_block = 8000,
+		.max_blocks = 64,
+		.max_dims = self->dev.caps.max_dims,
+	};
+
+	for (i = 0; i < rounds; i++) {
+		struct ibmkey_block blocks[65];
+		uint64_t repeat[IBMKEY_MAX_DIMS];
+		struct mkt_layout layout;
+		struct ibmkey_info info;
+		struct mkt_map map;
+		enum mkt_kind kind;
+
+		kind = mkt_between(&self->rng, 0, draw.max_dims > 1 ?
+				   MKT_GENERAL : MKT_INTERLEAVED);
+		ASSERT_EQ(0, mkt_draw_layout(&layout, &self->rng, &self->arena,
+					     kind, &draw));
+		ASSERT_EQ(0, mkt_layout_map(&self->arena, &layout, &map));
+		ASSERT_EQ(0, mkt_layout_bind(self->key, &self->arena, &layout,
+					     IBV_ACCESS_REMOTE_READ));
+		memset(blocks, 0x5a, sizeof(blocks));
+		memset(repeat, 0x5a, sizeof(repeat));
+		ASSERT_EQ(0, ibmkey_query_layout(self->key, &info,
+						 IBMKEY_MAX_DIMS, repeat, 65,
+						 blocks));
+		EXPECT_EQ(kind == MKT_LIST ? IBMKEY_LIST :
+			  kind == MKT_INDEXED ? IBMKEY_INDEXED :
+			  IBMKEY_INTERLEAVED, info.kind);
+		EXPECT_EQ(map.length, info.length);
+		EXPECT_EQ(map.length, self->key->length);
+		EXPECT_EQ(IBV_ACCESS_REMOTE_READ,
+			  info.access & ~IBV_ACCESS_ZERO_BASED);
+		EXPECT_EQ(64, info.max_entries);
+		EXPECT_EQ(layout.num_dims, info.num_dims);
+		ASSERT_EQ(layout.num_blocks, info.num_entries);
+		for (d = 0; d < layout.num_dims; d++) {
+			ASSERT_EQ(layout.repeat[d], repeat[d]);
+		}
+		/* an indexed layout has no blocks there */
+		for (b = 0; b < layout.num_blocks && !layout.index_bytes; b++) {
+			struct mkt_block *block = &layout.block[b];
+			struct mkt_leaf *leaf;
+
+			leaf = &self->arena.leaf[block->leaf];
+			ASSERT_EQ(leaf->addr + block->offset, blocks[b].addr);
+			ASSERT_EQ(block->bytes, blocks[b].bytes_count);
+			ASSERT_EQ(leaf->mr->lkey, blocks[b].lkey);
+			for (d = 0; d < layout.num_dims; d++) {
+				ASSERT_EQ(block->stride[d],
+					  blocks[b].stride[d]);
+			}
+		}
+		/* and not one block more */
+		EXPECT_EQ(0x5a5a5a5a5a5a5a5a, blocks[b].addr);
+		mkt_map_free(&map);
+		mkt_layout_free(&layout);
+	}
+}
+
+/* a query returns the indices of either size, as many as there is room for */
+TEST_F(object, query_indexed)
+{
+	unsigned int i, k, rounds = mkt_scale(100, 20);
+	struct mkt_draw draw = {
+		.max_length = 30000,
+		.max_block = 8000,
+		.max_blocks = 64,
+	};
+
+	for (i = 0; i < rounds; i++) {
+		struct ibmkey_indexed indexed;
+		struct mkt_layout layout;
+		struct ibmkey_info info;
+		struct mkt_leaf *leaf;
+		uint64_t indices[65];
+		unsigned int room;
+
+		ASSERT_EQ(0, mkt_draw_layout(&layout, &self->rng, &self->arena,
+					     MKT_INDEXED, &draw));
+		ASSERT_EQ(0, mkt_layout_bind(self->key, &self->arena, &layout,
+					     IBV_ACCESS_REMOTE_READ));
+		leaf = &self->arena.leaf[layout.block[0].leaf];
+		room = mkt_between(&self->rng, 0, 65);
+		memset(indices, 0x5a, sizeof(indices));
+		memset(&indexed, 0x5a, sizeof(indexed));
+		ASSERT_EQ(0, ibmkey_query_indexed(self->key, &info, &indexed,
+						  room, indices));
+		EXPECT_EQ(IBMKEY_INDEXED, info.kind);
+		EXPECT_EQ(layout.num_blocks, info.num_entries);
+		EXPECT_EQ(layout.num_blocks * layout.block[0].bytes,
+			  info.length);
+		EXPECT_EQ(0, info.num_dims);
+		EXPECT_EQ(leaf->addr + layout.base, indexed.addr);
+		EXPECT_EQ(layout.unit, indexed.unit);
+		EXPECT_EQ(layout.block[0].bytes, indexed.bytes_count);
+		EXPECT_EQ(layout.num_blocks, indexed.num_indices);
+		EXPECT_EQ(leaf->mr->lkey, indexed.lkey);
+		EXPECT_EQ(NULL, indexed.indices32);
+		EXPECT_EQ(NULL, indexed.indices64);
+		for (k = 0; k < layout.num_blocks && k < room; k++) {
+			ASSERT_EQ(layout.block[k].offset,
+				  layout.base + indices[k] * layout.unit);
+		}
+		EXPECT_EQ(0x5a5a5a5a5a5a5a5a, indices[k]);
+		mkt_layout_free(&layout);
+	}
+
+	/* other layouts have no indices */
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
+	for (k = 0; k < 2; k++) {
+		struct ibmkey_indexed indexed = { .unit = 4711 };
+		struct ibmkey_info info;
+		uint64_t index = 4711;
+
+		ASSERT_EQ(0, ibmkey_query_indexed(self->key, &info, &indexed, 1,
+						  &index));
+		EXPECT_EQ(k ? IBMKEY_UNBOUND : IBMKEY_LIST, info.kind);
+		EXPECT_EQ(4711, indexed.unit);
+		EXPECT_EQ(4711, index);
+		ASSERT_EQ(0, ibmkey_unbind(self->key));
+	}
+}
+
+/* room for fewer blocks and dimensions than the layout has */
+TEST_F(object, query_part)
+{
+	struct ibmkey_block blocks[3] = {}, seen[2] = {};
+	struct mkt_leaf *leaf = &self->arena.leaf[0];
+	const uint64_t repeat[] = { 2 };
+	struct ibmkey_info info;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		blocks[i].addr = leaf->addr + 100 * i;
+		blocks[i].bytes_count = 10 + i;
+		blocks[i].lkey = leaf->mr->lkey;
+		blocks[i].stride[0] = 20;
+	}
+	ASSERT_EQ(0, ibv_rereg_mr_interleaved(self->key, 0, 1, repeat, 3,
+					      blocks));
+	ASSERT_EQ(0, ibmkey_query_layout(self->key, &info, 0, NULL, 1, seen));
+	EXPECT_EQ(3, info.num_entries);
+	EXPECT_EQ(1, info.num_dims);
+	EXPECT_EQ(66, info.length);
+	EXPECT_EQ(blocks[0].addr, seen[0].addr);
+	EXPECT_EQ(0, seen[1].addr);
 }
 
 TEST_HARNESS_MAIN
