@@ -2,20 +2,19 @@
 /*
  * subject: Copies to and from device memory without a system call: the library maps memory that
  * is copied often. The results and the errors are those of the kernel's copy, also when another
- * process frees the memory. Also the file by which a process maps the memory, without the library:
- * its size, who may write to it, what is left of it after the memory was freed, and what it is
- * charged.
+ * process frees the memory. The file by which a process maps device memory: its size, who may write
+ * to it, what is left of it after the memory was freed, and what it is charged.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
@@ -373,6 +372,8 @@ TEST_F(view, child_frees)
 	self->dm = NULL;
 	self->left = 1;
 }
+
+/* the file by which a process maps device memory, without the library */
 
 struct raw_view {
 	struct mkt_ioctl cmd;

@@ -14,6 +14,7 @@
 #include "mkey_harness.h"
 #include "raw.h"
 
+#define MANY_MAX 512
 #define MANY 7
 
 FIXTURE(many)
@@ -102,7 +103,8 @@ FIXTURE_TEARDOWN(many)
 }
 
 /* the other side reads through @key the bytes at @pos */
-static int many_read(struct mkt_setup *s, struct ibv_mr *key, const uint32_t *pos, size_t length)
+static int many_read(struct mkt_setup *s, struct ibv_mr *key,
+			    const uint32_t *pos, size_t length)
 {
 	struct mkt_end end = { .arena = &s->arena[1], .mr = key };
 	struct mkt_xfer xfer = {
@@ -117,8 +119,9 @@ static int many_read(struct mkt_setup *s, struct ibv_mr *key, const uint32_t *po
 }
 
 /* key @i has its old binding, or that of bind @i */
-static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf, struct ibv_mr *key,
-		      const struct ibmkey_range *was, const struct ibmkey_bind *bind)
+static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf,
+			     struct ibv_mr *key, const struct ibmkey_range *was,
+			     const struct ibmkey_bind *bind)
 {
 	struct ibmkey_info info;
 	uint32_t pos[128];
@@ -181,8 +184,6 @@ static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf, struct ibv_mr 
 	EXPECT_EQ(at, __failed);					\
 	MANY_AS_BEFORE();						\
 } while (0)
-
-#define MANY_MAX 512
 
 TEST_F(many, all)
 {
@@ -364,7 +365,8 @@ struct many_killed {
 	atomic_bool begun;
 };
 
-static void many_bind_on(struct ibv_context *ctx, struct mkt_ioctl *cmd, struct many_killed *shared)
+static void many_bind_on(struct ibv_context *ctx, struct mkt_ioctl *cmd,
+			 struct many_killed *shared)
 {
 	shared->begun = true;
 	while (!mkt_ioctl_run(ctx, cmd))

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "loop.h"
 #include "mkey_harness.h"
 
 #define THREADS 3
@@ -396,16 +397,15 @@ struct race_layouts {
 	uint64_t addr;
 	uint32_t *indices;		/* RACE_INDICES of zero */
 	uint32_t *others;		/* RACE_INDICES of one */
-	atomic_bool stop;
-	unsigned int binds;
-	int err;
 };
 
 /* more than the kernel copies at once */
 #define RACE_INDICES 40000
 
-static int race_bind_indexed(struct race_layouts *race, unsigned int which)
+static int race_bind_indexed(void *arg, unsigned int round)
 {
+	struct race_layouts *race = arg;
+	unsigned int which = round & 1;
 	struct ibmkey_indexed layout = {
 		.addr = race->addr,
 		.unit = which + 1,
@@ -418,15 +418,6 @@ static int race_bind_indexed(struct race_layouts *race, unsigned int which)
 	return ibmkey_bind_indexed(race->key, MKT_ACCESS_ALL, &layout);
 }
 
-static void *race_bind_in_turn(void *arg)
-{
-	struct race_layouts *race = arg;
-
-	while (!race->err && !atomic_load(&race->stop))
-		race->err = race_bind_indexed(race, race->binds++ & 1);
-	return NULL;
-}
-
 /* a query returns one layout, although it copies a part at a time and the key is bound meanwhile */
 TEST_F(race, bind_and_query)
 {
@@ -435,7 +426,7 @@ TEST_F(race, bind_and_query)
 	struct race_layouts race = { .lkey = leaf->mr->lkey, .addr = leaf->addr };
 	struct ibmkey_indexed layout;
 	struct ibmkey_info info;
-	pthread_t binder;
+	struct mkt_loop binder = {};
 	uint64_t *indices;
 
 	race.key = ibmkey_alloc(self->c.dev.pd, RACE_INDICES);
@@ -447,7 +438,7 @@ TEST_F(race, bind_and_query)
 	for (i = 0; i < RACE_INDICES; i++)
 		race.others[i] = 1;
 	ASSERT_EQ(0, race_bind_indexed(&race, 0));
-	ASSERT_EQ(0, pthread_create(&binder, NULL, race_bind_in_turn, &race));
+	ASSERT_EQ(0, mkt_loop_start(&binder, race_bind_indexed, &race));
 	for (i = 0; race_goes_on(seen[0] && seen[1], i, rounds); i++) {
 		ASSERT_EQ(0, ibmkey_query_indexed(race.key, &info, &layout, RACE_INDICES,
 						  indices));
@@ -458,12 +449,10 @@ TEST_F(race, bind_and_query)
 		}
 		seen[layout.unit - 1]++;
 	}
-	atomic_store(&race.stop, true);
-	pthread_join(binder, NULL);
-	EXPECT_EQ(0, race.err);
+	EXPECT_EQ(0, mkt_loop_end(&binder));
 	EXPECT_LT(0, seen[0]);
 	EXPECT_LT(0, seen[1]);
-	TH_LOG("%u binds, %u and %u queries", race.binds, seen[0], seen[1]);
+	TH_LOG("%u binds, %u and %u queries", atomic_load(&binder.rounds), seen[0], seen[1]);
 	EXPECT_EQ(0, ibv_dereg_mr(race.key));
 	free(race.indices);
 	free(race.others);

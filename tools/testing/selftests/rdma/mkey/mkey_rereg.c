@@ -2,17 +2,16 @@
 /*
  * subject: MRs that are registered again over other memory: ibv_rereg_mr() with a new
  * translation. The lkey and rkey stay, the bytes are elsewhere. An MR with a key or a window
- * over it cannot be moved. An MR can be moved again and again while a peer writes to it.
+ * over it cannot be moved. While a peer writes, each packet is in one of the memories.
  * sets: smp
  */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 #include "raw.h"
 
@@ -46,8 +45,8 @@ FIXTURE_TEARDOWN(rereg)
 }
 
 /* tells the arena where leaf 0 is now */
-static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset, size_t length,
-		       uint64_t iova)
+static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset,
+			      size_t length, uint64_t iova)
 {
 	struct mkt_arena *arena = &s->arena[1];
 
@@ -59,8 +58,9 @@ static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset, siz
 }
 
 /* registers leaf 0 again; its addresses are the process's plus @shift */
-static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd, uint32_t access,
-		    unsigned int mem, size_t offset, size_t length, uint64_t shift)
+static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd,
+			   uint32_t access, unsigned int mem, size_t offset, size_t length,
+			   uint64_t shift)
 {
 	struct mkt_arena *arena = &s->arena[1];
 	uint8_t *start = arena->mem[mem].host + offset;
@@ -70,6 +70,12 @@ static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd, uint
 	err = mkt_raw_rereg_to(arena->leaf[0].mr, flags | TRANSLATION, pd,
 			       access, start, length, iova);
 	return err ?: rereg_moved(s, mem, offset, length, iova);
+}
+
+/* the same to the process's own addresses, in the same PD and with the same access flags */
+static int rereg_move(struct mkt_setup *s, unsigned int mem, size_t offset, size_t length)
+{
+	return rereg_to(s, 0, s->dev[1].pd, 0, mem, offset, length, 0);
 }
 
 /* moves bytes to and from leaf 0, with it on either side */
@@ -113,14 +119,13 @@ TEST_F(rereg, other_memory)
 	struct mkt_setup *s = &self->s;
 
 	ASSERT_EQ(0, rereg_use(s));
-	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 555,
-			      s->arena[1].leaf[0].length, 0));
+	ASSERT_EQ(0, rereg_move(s, self->other, 555, s->arena[1].leaf[0].length));
 	EXPECT_EQ(0, rereg_use(s));
 	/* addresses that are not the process's */
 	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 0, 50000,
 			      0x5000000));
 	EXPECT_EQ(0, rereg_use(s));
-	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, 0, 61, 65536 - 61, 0));
+	ASSERT_EQ(0, rereg_move(s, 0, 61, 65536 - 61));
 	EXPECT_EQ(0, rereg_use(s));
 	EXPECT_EQ(self->lkey, self->mr->lkey);
 	EXPECT_EQ(self->rkey, self->mr->rkey);
@@ -132,8 +137,7 @@ TEST_F(rereg, other_length)
 	struct mkt_setup *s = &self->s;
 	uint64_t first;
 
-	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 4090, 3000,
-			      0));
+	ASSERT_EQ(0, rereg_move(s, self->other, 4090, 3000));
 	EXPECT_EQ(0, rereg_use(s));
 	first = s->arena[1].leaf[0].addr;
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
@@ -143,8 +147,7 @@ TEST_F(rereg, other_length)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  rereg_status(s, MKT_WRITE,
 			       (uintptr_t)s->arena[1].mem[0].host + 100, 8));
-	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 1,
-			      OTHER_SIZE - 1, 0));
+	ASSERT_EQ(0, rereg_move(s, self->other, 1, OTHER_SIZE - 1));
 	EXPECT_EQ(0, rereg_use(s));
 	EXPECT_EQ(0, mkt_arena_check(&s->arena[1]));
 }
@@ -197,21 +200,23 @@ TEST_F(rereg, refused)
 {
 	struct mkt_setup *s = &self->s;
 	uint8_t *start = s->arena[1].mem[self->other].host;
+	static const struct {
+		uint64_t length, shift;
+	} bad[] = { { 0, 0 }, { 4096, 1 }, { -1ull, 0 } };
 	struct ibv_pd *pd = s->dev[1].pd;
+	unsigned int i;
 	void *nowhere;
 
 	nowhere = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		       0);
 	ASSERT_NE(MAP_FAILED, nowhere);
-	EXPECT_EQ(EFAULT, mkt_raw_rereg_to(self->mr, TRANSLATION, pd, 0,
-					   nowhere, 8192, (uintptr_t)nowhere));
+	EXPECT_EQ(EFAULT, mkt_raw_rereg_to(self->mr, TRANSLATION, pd, 0, nowhere, 8192,
+					   (uintptr_t)nowhere));
 	EXPECT_EQ(0, rereg_use(s));
-	EXPECT_EQ(EINVAL, mkt_raw_rereg_to(self->mr, TRANSLATION, pd, 0, start,
-					   0, (uintptr_t)start));
-	EXPECT_EQ(EINVAL, mkt_raw_rereg_to(self->mr, TRANSLATION, pd, 0, start,
-					   4096, (uintptr_t)start + 1));
-	EXPECT_EQ(EINVAL, mkt_raw_rereg_to(self->mr, TRANSLATION, pd, 0, start,
-					   -1ull, (uintptr_t)start));
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(EINVAL, mkt_raw_rereg_to(self->mr, TRANSLATION, pd, 0, start,
+						   bad[i].length, (uintptr_t)start + bad[i].shift));
+	}
 	EXPECT_EQ(0, rereg_use(s));
 	munmap(nowhere, 8192);
 }
@@ -253,8 +258,7 @@ TEST_F(rereg, bound)
 		ASSERT_EQ(0, mkt_end_key(&key, s->key[1], &s->arena[1],
 					 &layout, MKT_ACCESS_ALL));
 		EXPECT_EQ(0, mkt_xfer(&s->pair, &xfer));
-		EXPECT_EQ(EBUSY, rereg_to(s, 0, s->dev[1].pd, 0, self->other,
-					  0, 20000, 0));
+		EXPECT_EQ(EBUSY, rereg_move(s, self->other, 0, 20000));
 		EXPECT_EQ(0, mkt_xfer(&s->pair, &xfer));
 		ASSERT_EQ(0, ibmkey_unbind(s->key[1]));
 		ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0,
@@ -276,11 +280,10 @@ TEST_F(rereg, window)
 				   MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
 	ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], mw, self->mr, leaf->addr,
 				     4096, IBV_ACCESS_REMOTE_WRITE));
-	EXPECT_EQ(EBUSY, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 0, 8192,
-				  0));
+	EXPECT_EQ(EBUSY, rereg_move(s, self->other, 0, 8192));
 	EXPECT_EQ(0, rereg_use(s));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
-	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 0, 8192, 0));
+	ASSERT_EQ(0, rereg_move(s, self->other, 0, 8192));
 	EXPECT_EQ(0, rereg_use(s));
 }
 
@@ -306,8 +309,7 @@ TEST_F(rereg, nothing_is_left)
 	unsigned int i, n = mkt_scale(200, 40);
 
 	for (i = 0; i < n; i++) {
-		ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other,
-				      61 + i % 7, length, 0));
+		ASSERT_EQ(0, rereg_move(s, self->other, 61 + i % 7, length));
 	}
 	EXPECT_EQ(pinned, rereg_pinned());
 	EXPECT_EQ(regions, mkt_dev_count(&s->dev[1], "mr"));
@@ -335,8 +337,7 @@ TEST_F(rereg, on_demand)
 			      self->other, 4096, 8192, 0));
 	EXPECT_EQ(0, mkt_xfer(&s->pair, &xfer));
 	/* other ODP pages, at the process's addresses only */
-	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 16384, 8192,
-			      0));
+	ASSERT_EQ(0, rereg_move(s, self->other, 16384, 8192));
 	EXPECT_EQ(0, mkt_xfer(&s->pair, &xfer));
 	EXPECT_EQ(EINVAL, mkt_raw_rereg_to(self->mr, TRANSLATION,
 					   s->dev[1].pd, 0, start, 8192,
@@ -401,43 +402,26 @@ TEST_F(rereg, verb)
 struct rereg_mover {
 	struct mkt_setup *s;
 	unsigned int mem[2];
-	atomic_bool stop;
-	unsigned int done, busy;
-	int err;
+	unsigned int busy;
 };
 
 /* moves the MR between two memories, with the same addresses */
-static void *rereg_mover(void *arg)
+static int rereg_mover(void *arg, unsigned int round)
 {
 	struct rereg_mover *m = arg;
 	struct mkt_arena *arena = &m->s->arena[1];
-	unsigned int i;
-	int err;
+	int err = mkt_raw_rereg_to(arena->leaf[0].mr, TRANSLATION, m->s->dev[1].pd, 0,
+				   arena->mem[m->mem[round & 1]].host, MESSAGE, 0x100000);
 
-	for (i = 0; !m->stop; i++) {
-		err = mkt_raw_rereg_to(arena->leaf[0].mr, TRANSLATION,
-				       m->s->dev[1].pd, 0,
-				       arena->mem[m->mem[i & 1]].host, MESSAGE,
-				       0x100000);
-		m->done += !err;
-		m->busy += err == EBUSY;
-		if (err && err != EBUSY)
-			m->err = err;
-		/* the MR is hidden at most half of the time */
-		usleep(5000);
-	}
-	return NULL;
-}
-
-static unsigned int rereg_done(const struct rereg_mover *m)
-{
-	unsigned int done = __atomic_load_n(&m->done, __ATOMIC_RELAXED);
-
-	return done;
+	m->busy += err == EBUSY;
+	/* the MR is hidden at most half of the time */
+	usleep(5000);
+	return err == EBUSY ? 0 : err;
 }
 
 /* number of packets with @value that are in neither memory */
-static unsigned int rereg_lost(const uint8_t *const at[2], size_t length, uint8_t value)
+static unsigned int rereg_lost(const uint8_t *const at[2], size_t length,
+			       uint8_t value)
 {
 	unsigned int lost = 0, i;
 	size_t p;
@@ -476,14 +460,15 @@ TEST_F(rereg, under_traffic)
 		s->arena[1].mem[0].host,
 		s->arena[1].mem[self->other].host,
 	};
-	pthread_t thread;
+	struct mkt_loop loop = {};
+	unsigned int turns;
 
 	memset(s->arena[1].mem[0].host, 0, MESSAGE);
 	memset(s->arena[1].mem[self->other].host, 0, MESSAGE);
 	ASSERT_EQ(0, mkt_raw_rereg_to(self->mr, TRANSLATION, s->dev[1].pd, 0,
 				      at[1], MESSAGE, 0x100000));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_mover, &mover));
-	for (i = 0; i < n || !rereg_done(&mover); i++) {
+	ASSERT_EQ(0, mkt_loop_start(&loop, rereg_mover, &mover));
+	for (i = 0; i < n || (!atomic_load(&loop.rounds) && !atomic_load(&loop.err)); i++) {
 		size_t length = i & 1 ? MESSAGE : PACKET;
 		int status;
 
@@ -497,20 +482,19 @@ TEST_F(rereg, under_traffic)
 		}
 		torn += rereg_torn(at);
 	}
-	mover.stop = true;
-	pthread_join(thread, NULL);
+	EXPECT_EQ(0, mkt_loop_end(&loop));
+	turns = atomic_load(&loop.rounds);
 	TH_LOG("%u messages, %u of them refused, moved %u times, busy %u times",
-	       i, refused, mover.done, mover.busy);
-	EXPECT_EQ(0, mover.err);
+	       i, refused, turns - mover.busy, mover.busy);
 	EXPECT_EQ(0, lost);
 	EXPECT_EQ(0, torn);
-	EXPECT_LT(0, mover.done);
+	EXPECT_LT(mover.busy, turns);
 	EXPECT_GT(i, refused);
 	ASSERT_EQ(0, mkt_arena_adopt(&s->arena[1], s->arena[1].mem[0].at,
 				     MESSAGE));
 	ASSERT_EQ(0, mkt_arena_adopt(&s->arena[1],
 				     s->arena[1].mem[self->other].at, MESSAGE));
-	ASSERT_EQ(0, rereg_to(s, 0, s->dev[1].pd, 0, self->other, 0, 8192, 0));
+	ASSERT_EQ(0, rereg_move(s, self->other, 0, 8192));
 	EXPECT_EQ(0, rereg_use(s));
 }
 

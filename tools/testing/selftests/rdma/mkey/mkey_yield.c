@@ -6,14 +6,13 @@
  */
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
-#include "yield_long.h"
 
 #define LENGTH 8192
 #define BYTE 0xc5
@@ -69,27 +68,13 @@ FIXTURE_TEARDOWN(yield)
 /* binds @key to all of @below, a leaf or another key */
 static int yield_bind(FIXTURE_DATA(yield) *self, struct ibv_mr *key, struct ibv_mr *below)
 {
-	struct ibmkey_range range = {
-		.addr = below == self->leaf ? (uintptr_t)self->at : 0,
-		.length = LENGTH,
-		.lkey = below->lkey,
-	};
-
-	return ibmkey_bind_list(key, MKT_ACCESS_ALL, 1, &range);
+	return mkt_bind_range(key, MKT_ACCESS_ALL, below,
+			      below == self->leaf ? (uintptr_t)self->at : 0, LENGTH);
 }
 
 static int yield_read(FIXTURE_DATA(yield) *self, uint32_t rkey)
 {
-	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, LENGTH, 0, rkey);
-
-	return mkt_status(&self->s.pair, 0, &wr);
-}
-
-static uint32_t yield_kind(struct ibv_mr *key)
-{
-	struct ibmkey_info info = {};
-
-	return ibmkey_query(key, &info) ? UINT32_MAX : info.kind;
+	return mkt_touch(&self->s, rkey, MKT_READ, 0, LENGTH);
 }
 
 TEST_F(yield, the_leaf_goes_and_the_key_is_unbound)
@@ -100,7 +85,7 @@ TEST_F(yield, the_leaf_goes_and_the_key_is_unbound)
 	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, old));
 	ASSERT_EQ(0, ibv_dereg_mr(self->leaf));
 	self->leaf = NULL;
-	EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(self->key[0]));
+	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[0]));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, old));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	/* the next bind changes the tag */
@@ -124,7 +109,7 @@ TEST_F(yield, keys_over_keys_go_too)
 	ASSERT_EQ(0, ibv_dereg_mr(self->leaf));
 	self->leaf = NULL;
 	for (i = 0; i < 3; i++) {
-		EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(self->key[i]));
+		EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[i]));
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, self->key[i]->rkey));
 		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	}
@@ -136,7 +121,7 @@ TEST_F(yield, a_key_is_a_leaf)
 	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
 	ASSERT_EQ(0, yield_bind(self, self->key[1], self->key[0]));
 	ASSERT_EQ(0, ibv_dereg_mr(self->key[0]));
-	EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(self->key[1]));
+	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[1]));
 	self->key[0] = yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD);
 	ASSERT_NE(NULL, self->key[0]);
 }
@@ -149,14 +134,14 @@ TEST_F(yield, a_key_without_the_flag_keeps_the_leaf)
 	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
 	ASSERT_EQ(0, yield_bind(self, firm, self->leaf));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
-	EXPECT_EQ(IBMKEY_LIST, yield_kind(self->key[0]));
-	EXPECT_EQ(IBMKEY_LIST, yield_kind(firm));
+	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(self->key[0]));
+	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(firm));
 	/* over the key that yields: another key that yields stays bound, too */
 	ASSERT_EQ(0, yield_bind(self, firm, self->key[0]));
 	ASSERT_EQ(0, yield_bind(self, self->key[2], self->leaf));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
-	EXPECT_EQ(IBMKEY_LIST, yield_kind(self->key[0]));
-	EXPECT_EQ(IBMKEY_LIST, yield_kind(self->key[2]));
+	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(self->key[0]));
+	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(self->key[2]));
 	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, firm->rkey));
 	ASSERT_EQ(0, ibmkey_unbind(firm));
 	EXPECT_EQ(0, ibv_dereg_mr(self->leaf));
@@ -167,15 +152,10 @@ TEST_F(yield, a_key_without_the_flag_keeps_the_leaf)
 TEST_F(yield, a_window_keeps_the_leaf)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
-	struct ibmkey_range range = {
-		.addr = (uintptr_t)self->at,
-		.length = LENGTH,
-		.lkey = self->leaf->lkey,
-	};
 
 	ASSERT_NE(NULL, mw);
-	ASSERT_EQ(0, ibmkey_bind_list(self->key[0], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, 1,
-				      &range));
+	ASSERT_EQ(0, mkt_bind_range(self->key[0], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, self->leaf,
+				    (uintptr_t)self->at, LENGTH));
 	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw, self->key[0], 0, LENGTH,
 				     IBV_ACCESS_REMOTE_READ));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
@@ -189,32 +169,18 @@ TEST_F(yield, unknown_flags)
 	EXPECT_ERRNO(EINVAL, yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD << 1));
 }
 
-struct yield_loop {
-	FIXTURE_DATA(yield) *self;
-	atomic_bool stop;
-	atomic_uint turns;
-	int err;
-};
-
 /* registers the memory, binds the key to it, and deregisters the memory */
-static void *yield_turn(void *arg)
+static int yield_turn(void *arg, unsigned int round)
 {
-	struct yield_loop *loop = arg;
-	FIXTURE_DATA(yield) *self = loop->self;
+	FIXTURE_DATA(yield) *self = arg;
+	int err = yield_bind(self, self->key[0], self->leaf);
 
-	while (!loop->err && !atomic_load(&loop->stop)) {
-		loop->err = yield_bind(self, self->key[0], self->leaf);
-		usleep(2000);
-		if (!loop->err)
-			loop->err = ibv_dereg_mr(self->leaf);
-		if (loop->err)
-			break;
-		self->leaf = yield_leaf(self);
-		if (!self->leaf)
-			loop->err = errno;
-		atomic_fetch_add(&loop->turns, 1);
-	}
-	return NULL;
+	usleep(2000);
+	err = err ?: ibv_dereg_mr(self->leaf);
+	if (err)
+		return err;
+	self->leaf = yield_leaf(self);
+	return self->leaf ? 0 : errno;
 }
 
 /* a thread that deregisters an MR of each round, at the same time as the test another one */
@@ -268,12 +234,82 @@ TEST_F(yield, two_leaves_go_at_once)
 		ASSERT_EQ(0, ibv_dereg_mr(mr));
 		pthread_barrier_wait(&other.end);
 		ASSERT_EQ(0, other.err);
-		EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(key));
+		EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(key));
 	}
 	other.mr = NULL;
 	pthread_barrier_wait(&other.begin);
 	pthread_join(tid, NULL);
 	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
+/* a key that yields and has many leaves, which a thread binds again and again */
+
+/* more leaves than the kernel looks at in one critical section */
+#define LEAVES 700
+
+/* a key that is bound again and again; each binding has @mr, an MR or a key, at another place */
+struct yield_long {
+	struct ibv_mr *key, *mr, *other[LEAVES];
+	uint64_t addr;	/* of the other leaves */
+	uint64_t at;	/* of @mr */
+};
+
+static int yield_long_make(struct yield_long *l, struct mkt_dev *dev, void *at)
+{
+	struct ibmkey_alloc_attr attr = {
+		.max_entries = LEAVES + 1,
+		.flags = IBMKEY_ALLOC_YIELD,
+	};
+	unsigned int i;
+
+	l->addr = (uintptr_t)at;
+	l->at = l->addr;
+	l->key = ibmkey_alloc_ex(dev->pd, &attr);
+	l->mr = ibv_reg_mr(dev->pd, at, 64, 0);
+	for (i = 0; i < LEAVES; i++) {
+		l->other[i] = ibv_reg_mr(dev->pd, at, 64, 0);
+		if (!l->other[i])
+			return errno;
+	}
+	return l->key && l->mr ? 0 : errno;
+}
+
+/* binds the key to all leaves; @mr is the first or the last one */
+static int yield_long_bind(struct yield_long *l, bool last)
+{
+	struct ibmkey_range range[LEAVES + 1] = {};
+	unsigned int i;
+
+	for (i = 0; i <= LEAVES; i++) {
+		range[i].addr = l->addr;
+		range[i].length = 1;
+		range[i].lkey = l->other[(i + last + LEAVES - 1) % LEAVES]->lkey;
+	}
+	i = last ? LEAVES : 0;
+	range[i].addr = l->at;
+	range[i].lkey = l->mr->lkey;
+	return ibmkey_bind_list(l->key, 0, LEAVES + 1, range);
+}
+
+static int yield_long_free(struct yield_long *l)
+{
+	int err = ibv_dereg_mr(l->key);
+	unsigned int i;
+
+	if (l->mr && !err)
+		err = ibv_dereg_mr(l->mr);
+	for (i = 0; i < LEAVES && !err; i++)
+		err = ibv_dereg_mr(l->other[i]);
+	return err;
+}
+
+static int yield_long_step(void *arg, unsigned int round)
+{
+	int err = yield_long_bind(arg, round & 1);
+
+	/* a thread that wakes up interrupts the other one */
+	usleep(100 + round % 64 * 30);
+	return err;
 }
 
 /* the kernel looks at all leaves of a key, some at a time */
@@ -287,7 +323,7 @@ TEST_F(yield, a_key_of_many_leaves)
 		ASSERT_EQ(0, yield_long_bind(&l, last));
 		ASSERT_EQ(0, ibv_dereg_mr(l.mr));
 		l.mr = NULL;
-		EXPECT_EQ(IBMKEY_UNBOUND, yield_kind(l.key));
+		EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(l.key));
 		if (last)
 			break;
 		l.mr = ibv_reg_mr(self->s.dev[0].pd, self->s.arena[0].mem[0].host, 64, 0);
@@ -305,10 +341,9 @@ TEST_F(yield, a_key_of_many_leaves_is_bound_meanwhile)
 {
 	unsigned int i, done, rounds = mkt_scale(20000, 3000), binds = mkt_scale(3000, 300);
 	struct mkt_dev *dev = &self->s.dev[0];
-	struct ibmkey_range range = { .length = 1 };
 	struct ibv_mr *mr, *firm, *soft;
 	static struct yield_long l;
-	pthread_t tid;
+	struct mkt_loop loop = {};
 
 	firm = yield_key(dev, 0);
 	soft = yield_key(dev, IBMKEY_ALLOC_YIELD);
@@ -318,49 +353,25 @@ TEST_F(yield, a_key_of_many_leaves_is_bound_meanwhile)
 	mr = l.mr;
 	l.mr = yield_key(dev, IBMKEY_ALLOC_YIELD);
 	ASSERT_NE(NULL, l.mr);
-	range.addr = l.addr;
-	range.lkey = mr->lkey;
-	ASSERT_EQ(0, ibmkey_bind_list(l.mr, 0, 1, &range));
+	ASSERT_EQ(0, mkt_bind_range(l.mr, 0, mr, l.addr, 1));
 	l.at = 0;
-	range.addr = 0;
-	range.lkey = l.mr->lkey;
-	ASSERT_EQ(0, ibmkey_bind_list(firm, 0, 1, &range));
-	ASSERT_EQ(0, ibmkey_bind_list(soft, 0, 1, &range));
-	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_long_loop, &l));
-	for (i = 0; !atomic_load(&l.err); i++) {
-		done = atomic_load(&l.binds);
+	ASSERT_EQ(0, mkt_bind_range(firm, 0, l.mr, 0, 1));
+	ASSERT_EQ(0, mkt_bind_range(soft, 0, l.mr, 0, 1));
+	ASSERT_EQ(0, mkt_loop_start(&loop, yield_long_step, &l));
+	for (i = 0; !atomic_load(&loop.err); i++) {
+		done = atomic_load(&loop.rounds);
 		if (done >= binds || (done >= 10 && i >= rounds))
 			break;
 		ASSERT_EQ(EBUSY, ibv_dereg_mr(mr));
-		ASSERT_EQ(IBMKEY_LIST, yield_kind(soft));
+		ASSERT_EQ(IBMKEY_LIST, mkt_kind_of(soft));
 		mkt_alive();
 	}
-	atomic_store(&l.stop, true);
-	pthread_join(tid, NULL);
-	TH_LOG("%u deregistrations during %u binds", i, atomic_load(&l.binds));
-	EXPECT_EQ(0, atomic_load(&l.err));
+	EXPECT_EQ(0, mkt_loop_end(&loop));
+	TH_LOG("%u deregistrations during %u binds", i, atomic_load(&loop.rounds));
 	EXPECT_EQ(0, ibv_dereg_mr(firm));
 	EXPECT_EQ(0, ibv_dereg_mr(soft));
 	EXPECT_EQ(0, yield_long_free(&l));
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
-}
-
-/* what the thread of @loop has done */
-struct yield_state {
-	uint32_t rkey;
-	unsigned int turns;
-	int err;
-};
-
-static struct yield_state yield_now(const struct yield_loop *loop)
-{
-	struct yield_state state = {
-		.rkey = __atomic_load_n(&loop->self->key[0]->rkey, __ATOMIC_RELAXED),
-		.turns = atomic_load(&loop->turns),
-		.err = __atomic_load_n(&loop->err, __ATOMIC_RELAXED),
-	};
-
-	return state;
 }
 
 /* a READ succeeds with the right bytes, or it fails */
@@ -368,17 +379,16 @@ TEST_F(yield, while_a_peer_reads)
 {
 	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	unsigned int i, rounds = mkt_scale(2000, 200), done = 0;
-	struct yield_loop loop = { .self = self };
-	struct yield_state now;
-	pthread_t tid;
+	struct mkt_loop loop = {};
 
-	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_turn, &loop));
-	for (i = 0;; i++) {
-		now = yield_now(&loop);
-		if ((i >= rounds && done && now.turns >= 10) || now.err)
+	ASSERT_EQ(0, mkt_loop_start(&loop, yield_turn, self));
+	for (i = 0; !atomic_load(&loop.err); i++) {
+		uint32_t rkey = __atomic_load_n(&self->key[0]->rkey, __ATOMIC_RELAXED);
+
+		if (i >= rounds && done && atomic_load(&loop.rounds) >= 10)
 			break;
 		memset(here, 0, LENGTH);
-		if (yield_read(self, now.rkey)) {
+		if (yield_read(self, rkey)) {
 			if (mkt_pair_recover(&self->s.pair))
 				break;
 			continue;
@@ -387,9 +397,7 @@ TEST_F(yield, while_a_peer_reads)
 		EXPECT_EQ(BYTE, here[0]);
 		EXPECT_EQ(0, memcmp(here, here + 1, LENGTH - 1));
 	}
-	atomic_store(&loop.stop, true);
-	pthread_join(tid, NULL);
-	EXPECT_EQ(0, yield_now(&loop).err);
+	EXPECT_EQ(0, mkt_loop_end(&loop));
 	EXPECT_LT(0, done);
 }
 
@@ -420,7 +428,6 @@ static uint64_t yield_time(FIXTURE_DATA(yield) *self)
 static void yield_crowd(unsigned int most, int to)
 {
 	unsigned int i, made = 0;
-	struct ibmkey_range range;
 	struct mkt_dev dev;
 	struct ibv_mr *mr, *key;
 	void *host = malloc(64);
@@ -430,12 +437,11 @@ static void yield_crowd(unsigned int most, int to)
 	mr = ibv_reg_mr(dev.pd, host, 64, 0);
 	if (!mr)
 		_exit(2);
-	range = (struct ibmkey_range){ (uintptr_t)host, 64, mr->lkey };
 	for (i = 0; i < most; i++) {
 		key = yield_key(&dev, IBMKEY_ALLOC_YIELD);
 		if (!key)
 			break;
-		made += !ibmkey_bind_list(key, 0, 1, &range);
+		made += !mkt_bind_range(key, 0, mr, (uintptr_t)host, 64);
 	}
 	if (write(to, &made, sizeof(made)) != sizeof(made))
 		_exit(3);
