@@ -28,36 +28,25 @@ struct counts {
 	long long of[COUNTS];
 };
 
-/* returns a number of the file `counters', or -1 */
-static long long count_of(const char *wanted)
-{
-	FILE *f = fopen(COUNTERS, "r");
-	char line[128], name[64];
-	long long count, found = -1;
-
-	while (f && found < 0 && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %lld", name, &count) == 2 && !strcmp(name, wanted))
-			found = count;
-	if (f)
-		fclose(f);
-	return found;
-}
-
-/* returns the number of counts that were found */
-static unsigned int counts_read(struct counts *counts)
+/* returns the number of counts that were found; @accesses: the one that is not among them */
+static unsigned int counts_read(struct counts *counts, long long *accesses)
 {
 	FILE *f = fopen(COUNTERS, "r");
 	unsigned int i, found = 0;
 	char line[128], name[64];
 	long long count;
 
-	while (f && fgets(line, sizeof(line), f))
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%63s %lld", name, &count) != 2)
+			continue;
+		if (accesses && !strcmp(name, "accesses"))
+			*accesses = count;
 		for (i = 0; i < COUNTS; i++)
-			if (sscanf(line, "%63s %lld", name, &count) == 2 &&
-			    !strcmp(name, names[i])) {
+			if (!strcmp(name, names[i])) {
 				counts->of[i] = count;
 				found++;
 			}
+	}
 	if (f)
 		fclose(f);
 	return found;
@@ -83,7 +72,7 @@ FIXTURE_SETUP(counters)
 	};
 
 	MKT_OPEN_EXTENDED(self->s.dev);
-	if (counts_read(&self->before) != COUNTS)
+	if (counts_read(&self->before, NULL) != COUNTS)
 		SKIP(return, "%s cannot be read", COUNTERS);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	self->fresh = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
@@ -106,7 +95,7 @@ FIXTURE_TEARDOWN(counters)
 	do {                                                               \
 		struct counts now;                                         \
 		unsigned int n_;                                           \
-		ASSERT_EQ(COUNTS, counts_read(&now));                      \
+		ASSERT_EQ(COUNTS, counts_read(&now, NULL));                      \
 		for (n_ = 0; n_ < COUNTS; n_++) {                          \
 			EXPECT_EQ(strcmp(names[n_], name) ? 0 : (by),      \
 				  now.of[n_] - self->before.of[n_])        \
@@ -115,17 +104,12 @@ FIXTURE_TEARDOWN(counters)
 		self->before = now;                                        \
 	} while (0)
 
-/* binds the key of side 1 to @length bytes of an MR */
-static int counters_bind(FIXTURE_DATA(counters) *self, struct ibv_mr *mr,
-			 void *addr, uint32_t length, int access)
+/* binds the key of side 1 to bytes of leaf 0 */
+static int counters_bind(FIXTURE_DATA(counters) *self, uint32_t length)
 {
-	struct ibmkey_range range = {
-		.addr = (uintptr_t)addr,
-		.length = length,
-		.lkey = mr->lkey,
-	};
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 
-	return ibmkey_bind_list(self->s.key[1], access, 1, &range);
+	return mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, leaf->mr, leaf->addr, length);
 }
 
 static struct ibv_mr *counters_odp(FIXTURE_DATA(counters) *self)
@@ -137,12 +121,9 @@ static struct ibv_mr *counters_odp(FIXTURE_DATA(counters) *self)
 /* a bind that is refused does not count; each unbind counts, also of an unbound key */
 TEST_F(counters, binds)
 {
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	void *addr = (void *)(uintptr_t)leaf->addr;
-
-	ASSERT_EQ(0, counters_bind(self, leaf->mr, addr, 64, MKT_ACCESS_ALL));
+	ASSERT_EQ(0, counters_bind(self, 64));
 	EXPECT_COUNT("binds", 1);
-	ASSERT_EQ(ERANGE, counters_bind(self, leaf->mr, addr, 8 * PAGE, 0));
+	ASSERT_EQ(ERANGE, counters_bind(self, 8 * PAGE));
 	/* To tell that the length is wrong, the library binds its own key to one byte. */
 	EXPECT_COUNT("binds", 1);
 	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
@@ -154,11 +135,9 @@ TEST_F(counters, binds)
 /* an invalidation unbinds, too */
 TEST_F(counters, invalidation)
 {
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct mkt_wr wr = { .op = MKT_LOCAL_INV };
 
-	ASSERT_EQ(0, counters_bind(self, leaf->mr, (void *)(uintptr_t)leaf->addr,
-				   64, MKT_ACCESS_ALL));
+	ASSERT_EQ(0, counters_bind(self, 64));
 	EXPECT_COUNT("binds", 1);
 	wr.rkey = self->s.key[1]->rkey;
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
@@ -184,21 +163,19 @@ TEST_F(counters, unbound)
 /* the copy of each packet is an access */
 TEST_F(counters, packets)
 {
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	long long before;
+	long long before = -1, after = -1;
 
-	ASSERT_EQ(0, counters_bind(self, leaf->mr, (void *)(uintptr_t)leaf->addr, PAGE,
-				   MKT_ACCESS_ALL));
-	before = count_of("accesses");
+	ASSERT_EQ(0, counters_bind(self, PAGE));
+	ASSERT_EQ(COUNTS, counts_read(&self->before, &before));
 	ASSERT_LE(0, before);
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->s.key[1]->rkey, MKT_READ, 0, PAGE));
-	EXPECT_EQ(before + PAGE / 1024, count_of("accesses"));
+	ASSERT_EQ(COUNTS, counts_read(&self->before, &after));
+	EXPECT_EQ(before + PAGE / 1024, after);
 }
 
 /* a peer's READ and this node's WRITE reach beyond the end of a key */
 TEST_F(counters, outside)
 {
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_mr *key = self->s.key[1];
 	struct mkt_wr wr = {
 		.op = MKT_WRITE,
@@ -208,8 +185,7 @@ TEST_F(counters, outside)
 		.rkey = self->s.plain[0].mr->rkey,
 	};
 
-	ASSERT_EQ(0, counters_bind(self, leaf->mr, (void *)(uintptr_t)leaf->addr, 64,
-				   MKT_ACCESS_ALL));
+	ASSERT_EQ(0, counters_bind(self, 64));
 	EXPECT_COUNT("binds", 1);
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_touch(&self->s, key->rkey, MKT_READ, 60, 8));
 	EXPECT_COUNT("refused_unbound", 1);
@@ -225,8 +201,7 @@ TEST_F(counters, rights)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 
-	ASSERT_EQ(0, counters_bind(self, leaf->mr, (void *)(uintptr_t)leaf->addr,
-				   64, MKT_ACCESS_ALL));
+	ASSERT_EQ(0, counters_bind(self, 64));
 	EXPECT_COUNT("binds", 1);
 	ASSERT_EQ(IBV_WC_SUCCESS,
 		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, 64));
@@ -244,8 +219,8 @@ TEST_F(counters, faults)
 	self->odp = counters_odp(self);
 	if (!self->odp)
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
-	ASSERT_EQ(0, counters_bind(self, self->odp, self->fresh, 4 * PAGE,
-				   MKT_ACCESS_ALL));
+	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, self->odp,
+				    (uintptr_t)self->fresh, 4 * PAGE));
 	EXPECT_COUNT("binds", 1);
 	ASSERT_EQ(IBV_WC_SUCCESS,
 		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 16, 64));
@@ -265,8 +240,8 @@ TEST_F(counters, memory)
 	self->odp = counters_odp(self);
 	if (!self->odp)
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
-	ASSERT_EQ(0, counters_bind(self, self->odp, self->fresh, 4 * PAGE,
-				   MKT_ACCESS_ALL));
+	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, self->odp,
+				    (uintptr_t)self->fresh, 4 * PAGE));
 	EXPECT_COUNT("binds", 1);
 	ASSERT_EQ(0, munmap(self->fresh, PAGE));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
@@ -308,7 +283,7 @@ FIXTURE_SETUP(rebound)
 	MKT_OPEN_EXTENDED(self->s.dev);
 	SLOW_TRY(mkt_slow_try(&self->slow, self->s.dev, 4 * PAGE));
 	self->open = true;
-	if (counts_read(&self->before) != COUNTS)
+	if (counts_read(&self->before, NULL) != COUNTS)
 		SKIP(return, "%s cannot be read", COUNTERS);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, PAGE));
@@ -343,8 +318,13 @@ TEST_F(rebound, shorter)
 		.lkey = self->odp->lkey,
 	};
 	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
-	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 2048, PAGE - 1024,
-					self->s.key[1]->rkey);
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = { .addr = plain[0].addr, .length = 2048, .lkey = plain[0].mr->lkey },
+		.num_sge = 1,
+		.remote_addr = PAGE - 1024,
+		.rkey = self->s.key[1]->rkey,
+	};
 	struct ibmkey_wr rebind;
 	struct ibv_wc wc;
 

@@ -5,7 +5,6 @@
  * sets: long
  */
 #include <malloc.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -52,9 +51,7 @@ static int iov_mrs(struct mkt_setup *s)
 
 static int iov_transfer(struct mkt_setup *s, enum mkt_op op, struct ibv_mr *key)
 {
-	struct mkt_wr wr = mkt_plain_wr(s, 0, op, key->length, 0, key->rkey);
-
-	return mkt_status(&s->pair, 0, &wr);
+	return mkt_touch(s, key->rkey, op, 0, key->length);
 }
 
 static uint8_t *iov_plain(struct mkt_setup *s)
@@ -152,28 +149,23 @@ TEST_F(iov, reach)
 	struct iovec iov = { self->memory + 100, 50 };
 	struct ibmkey_block block;
 	struct ibmkey_info info = {};
-	struct ibv_mr *key, *other;
-	struct ibmkey_range range;
+	struct ibv_mr *key, *other, below = {};
 
 	key = ibmkey_reg_iov(self->pd, &iov, 1, MKT_ACCESS_ALL);
 	ASSERT_NE(NULL, key);
 	ASSERT_EQ(0, ibmkey_query_layout(key, &info, 0, NULL, 1, &block));
 	other = ibmkey_alloc(self->pd, 1);
 	ASSERT_NE(NULL, other);
-	range = (struct ibmkey_range){ .addr = block.addr, .length = 50, .lkey = block.lkey };
-	EXPECT_EQ(0, ibmkey_bind_list(other, 0, 1, &range));
+	below.lkey = block.lkey;
+	EXPECT_EQ(0, mkt_bind_range(other, 0, &below, block.addr, 50));
 
 	/* An MR that it owns is busy: the key stays, and the call can be repeated. */
 	EXPECT_EQ(EBUSY, ibmkey_dereg(key));
 	EXPECT_EQ(0, key->length);
-	EXPECT_EQ(0, ibmkey_query(key, &info));
-	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
+	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(key));
 
-	range.length = 51;
-	EXPECT_EQ(ERANGE, ibmkey_bind_list(other, 0, 1, &range));
-	range.addr--;
-	range.length = 50;
-	EXPECT_EQ(ERANGE, ibmkey_bind_list(other, 0, 1, &range));
+	EXPECT_EQ(ERANGE, mkt_bind_range(other, 0, &below, block.addr, 51));
+	EXPECT_EQ(ERANGE, mkt_bind_range(other, 0, &below, block.addr - 1, 50));
 	EXPECT_EQ(0, ibmkey_dereg(other));
 	EXPECT_EQ(0, ibmkey_dereg(key));
 }
@@ -198,20 +190,15 @@ TEST_F(iov, peers_have_no_rights_to_the_mrs)
 	ASSERT_EQ(0, ibmkey_query_layout(key, &info, 0, NULL, 2, block));
 	EXPECT_EQ(block[0].lkey, block[1].lkey);
 	for (i = 0; i < ARRAY_SIZE(ops); i++) {
-		struct mkt_wr wr = mkt_plain_wr(&self->s, 0, ops[i],
-						ops[i] == MKT_READ || ops[i] == MKT_WRITE ? 64 : 8,
-						0, key->rkey);
+		uint32_t length = ops[i] == MKT_READ || ops[i] == MKT_WRITE ? 64 : 8;
 
-		EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
-		/* an element, and the bytes between them */
-		for (k = 0; k < 2; k++) {
-			wr.remote_addr = block[0].addr + k * 512;
-			/* the lkey of an MR of rxe is its rkey, too */
-			wr.rkey = block[0].lkey;
-			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr))
+		EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key->rkey, ops[i], 0, length));
+		/* An element, and the bytes between them. The lkey of an MR of rxe is its rkey, too. */
+		for (k = 0; k < 2; k++)
+			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+				  mkt_try(&self->s, block[0].lkey, ops[i], block[0].addr + k * 512,
+					  length))
 				TH_LOG("%s", mkt_op_name(ops[i]));
-			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-		}
 	}
 	EXPECT_EQ(0, ibmkey_dereg(key));
 }
@@ -285,15 +272,29 @@ TEST_F(iov, arguments)
 {
 	struct iovec one = { self->memory, 100 }, none = { self->memory, 0 };
 	struct iovec huge = { self->memory, SIZE_MAX };
+	const struct {
+		struct ibv_pd *pd;
+		struct iovec *iov;
+		unsigned int num;
+		int access, err;
+	} refused[] = {
+		{ NULL, &one, 1, 0, EINVAL }, { self->pd, NULL, 1, 0, EFAULT },
+		{ self->pd, &one, 0, 0, EINVAL }, { self->pd, &none, 1, 0, EINVAL },
+		{ self->pd, &huge, 1, 0, EOVERFLOW },
+		/* as for ibv_reg_mr(): remote writes without local writes */
+		{ self->pd, &one, 1, IBV_ACCESS_REMOTE_WRITE, EINVAL },
+	};
 	int before = iov_mrs(&self->s);
+	unsigned int i;
 
-	EXPECT_ERRNO(EINVAL, ibmkey_reg_iov(NULL, &one, 1, 0));
-	EXPECT_ERRNO(EFAULT, ibmkey_reg_iov(self->pd, NULL, 1, 0));
-	EXPECT_ERRNO(EINVAL, ibmkey_reg_iov(self->pd, &one, 0, 0));
-	EXPECT_ERRNO(EINVAL, ibmkey_reg_iov(self->pd, &none, 1, 0));
-	EXPECT_ERRNO(EOVERFLOW, ibmkey_reg_iov(self->pd, &huge, 1, 0));
-	/* as for ibv_reg_mr(): remote writes without local writes */
-	EXPECT_ERRNO(EINVAL, ibmkey_reg_iov(self->pd, &one, 1, IBV_ACCESS_REMOTE_WRITE));
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		errno = 0;
+		EXPECT_EQ(NULL, ibmkey_reg_iov(refused[i].pd, refused[i].iov, refused[i].num,
+					       refused[i].access));
+		EXPECT_EQ(refused[i].err, errno) {
+			TH_LOG("row %u", i);
+		}
+	}
 	EXPECT_EQ(EINVAL, ibmkey_dereg(NULL));
 	EXPECT_EQ(before, iov_mrs(&self->s));
 }
@@ -304,21 +305,17 @@ TEST_F(iov, other_keys)
 	struct iovec one = { self->memory, 100 };
 	struct ibv_mr *key = ibmkey_reg_iov(self->pd, &one, 1, MKT_ACCESS_ALL);
 	struct ibv_mr *outer = ibmkey_alloc(self->pd, 1);
-	struct ibmkey_range range = { .length = 100 };
 
 	ASSERT_NE(NULL, key);
 	ASSERT_NE(NULL, outer);
-	range.lkey = key->lkey;
-	ASSERT_EQ(0, ibmkey_bind_list(outer, MKT_ACCESS_ALL, 1, &range));
+	ASSERT_EQ(0, mkt_bind_range(outer, MKT_ACCESS_ALL, key, 0, 100));
 	EXPECT_EQ(EBUSY, ibmkey_dereg(key));
 	EXPECT_EQ(100, key->length);
 	EXPECT_EQ(IBV_WC_SUCCESS, iov_transfer(&self->s, MKT_READ, outer));
 	EXPECT_EQ(0, memcmp(iov_plain(&self->s), self->memory, 100));
 	EXPECT_EQ(0, ibmkey_dereg(outer));
 	/* bound to something else meanwhile */
-	range.lkey = self->s.plain[1].mr->lkey;
-	range.addr = self->s.plain[1].addr;
-	EXPECT_EQ(0, ibmkey_bind_list(key, 0, 1, &range));
+	EXPECT_EQ(0, mkt_bind_range(key, 0, self->s.plain[1].mr, self->s.plain[1].addr, 100));
 	EXPECT_EQ(0, ibmkey_dereg(key));
 }
 
@@ -350,22 +347,6 @@ TEST_F(iov, destroyed_by_libibverbs)
 	EXPECT_EQ(before, iov_mrs(&self->s));
 }
 
-/* bytes of the kernel's memory that the keys of a device take; 0 without debugfs */
-static unsigned long long iov_key_memory(struct mkt_dev *dev)
-{
-	FILE *file = fopen("/sys/kernel/debug/ib_mkey/keys", "r");
-	unsigned long long bytes = 0, all = 0;
-	char line[256], name[64], uid[16];
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%63s %15s %llu", name, uid, &bytes) == 3 &&
-		    !strcmp(name, dev->name) && !strcmp(uid, "-"))
-			all = bytes;
-	if (file)
-		fclose(file);
-	return all;
-}
-
 static int iov_rounds(struct ibv_pd *pd, const struct iovec *iov, unsigned int n,
 		      unsigned int rounds)
 {
@@ -384,7 +365,7 @@ static int iov_rounds(struct ibv_pd *pd, const struct iovec *iov, unsigned int n
 TEST_F(iov, ten_thousand_leave_nothing)
 {
 	struct iovec iov[3];
-	unsigned long long memory;
+	long long memory;
 	unsigned int i;
 	size_t heap;
 	int mrs;
@@ -394,11 +375,11 @@ TEST_F(iov, ten_thousand_leave_nothing)
 	/* buffers of libibverbs and of the allocator that stay */
 	ASSERT_EQ(0, iov_rounds(self->pd, iov, 3, 50));
 	mrs = iov_mrs(&self->s);
-	memory = iov_key_memory(&self->s.dev[1]);
+	memory = mkt_keys_charged(&self->s.dev[1]);
 	heap = mallinfo2().uordblks;
 	ASSERT_EQ(0, iov_rounds(self->pd, iov, 3, mkt_scale(2500, 250)));
 	EXPECT_EQ(mrs, iov_mrs(&self->s));
-	EXPECT_EQ(memory, iov_key_memory(&self->s.dev[1]));
+	EXPECT_EQ(memory, mkt_keys_charged(&self->s.dev[1]));
 	/* a file's buffer may be part of it */
 	EXPECT_GE(heap + 8192, mallinfo2().uordblks);
 }

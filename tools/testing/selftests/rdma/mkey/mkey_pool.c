@@ -36,20 +36,12 @@ FIXTURE_TEARDOWN(pool)
 
 static int pool_bind(struct ibv_mr *key, struct mkt_leaf *leaf, uint64_t at)
 {
-	struct ibv_sge sge = {
-		.addr = leaf->addr + at,
-		.length = POOL_BYTES,
-		.lkey = leaf->mr->lkey,
-	};
-
-	return ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge);
+	return mkt_bind_range(key, MKT_ACCESS_ALL, leaf->mr, leaf->addr + at, POOL_BYTES);
 }
 
 static int pool_read(struct mkt_setup *s, struct ibv_mr *key)
 {
-	struct mkt_wr wr = mkt_plain_wr(s, 0, MKT_READ, POOL_BYTES, 0, key->rkey);
-
-	return mkt_status(&s->pair, 0, &wr);
+	return mkt_touch(s, key->rkey, MKT_READ, 0, POOL_BYTES);
 }
 
 static bool pool_unbound(struct ibv_mr *key)
@@ -154,13 +146,11 @@ TEST_F(pool, busy)
 {
 	struct ibv_mr *inner = ibmkey_pool_get(self->pool);
 	struct ibv_mr *outer = ibmkey_pool_get(self->pool);
-	struct ibv_sge sge = { .length = 10 };
 
 	ASSERT_NE(NULL, inner);
 	ASSERT_NE(NULL, outer);
 	ASSERT_EQ(0, pool_bind(inner, self->leaf, 0));
-	sge.lkey = inner->lkey;
-	ASSERT_EQ(0, ibv_rereg_mr_sg(outer, 0, 1, &sge));
+	ASSERT_EQ(0, mkt_bind_range(outer, 0, inner, 0, 10));
 	EXPECT_EQ(EBUSY, ibmkey_pool_put(self->pool, inner));
 	EXPECT_EQ(POOL_BYTES, inner->length);
 	EXPECT_EQ(IBV_WC_SUCCESS, pool_read(&self->s, inner));
@@ -171,12 +161,21 @@ TEST_F(pool, busy)
 TEST_F(pool, arguments)
 {
 	struct ibv_pd *pd = self->s.dev[1].pd;
+	const struct {
+		struct ibv_pd *pd;
+		uint32_t entries, keys;
+	} refused[] = {
+		{ pd, 2, 0 }, { pd, 0, 2 }, { NULL, 2, 2 },
+		/* indexed layouts may have more entries than others */
+		{ pd, (1 << 20) + 1, 2 },
+	};
+	unsigned int i;
 
-	EXPECT_ERRNO(EINVAL, ibmkey_pool_create(pd, 2, 0));
-	EXPECT_ERRNO(EINVAL, ibmkey_pool_create(pd, 0, 2));
-	EXPECT_ERRNO(EINVAL, ibmkey_pool_create(NULL, 2, 2));
-	/* indexed layouts may have more entries than others */
-	EXPECT_ERRNO(EINVAL, ibmkey_pool_create(pd, (1 << 20) + 1, 2));
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		errno = 0;
+		EXPECT_ERRNO(EINVAL, ibmkey_pool_create(refused[i].pd, refused[i].entries,
+							refused[i].keys));
+	}
 	EXPECT_ERRNO(EINVAL, ibmkey_pool_get(NULL));
 	EXPECT_EQ(EINVAL, ibmkey_pool_put(self->pool, NULL));
 	EXPECT_EQ(EINVAL, ibmkey_pool_put(NULL, NULL));
