@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Atomics through keys: on memory of the host and of the device, at the borders of
- * blocks, and concurrently with other atomics on the same bytes.
+ * blocks, and concurrently with other atomics on the same bytes. mkey_matrix has all kinds of
+ * layouts.
  */
 #include "mkey_harness.h"
 #include "raw.h"
@@ -94,32 +95,6 @@ static int atomic_through(struct mkt_setup *s, const struct mkt_layout *layout,
 	return err;
 }
 
-TEST_F(atomic, list)
-{
-	struct mkt_block block[] = {
-		{ variant->leaf, self->first + 80, 16 },
-		{ variant->leaf, self->first + 8, 24 },
-		{ 0, (-self->s.arena[1].leaf[0].at & 7) + 800, 8 },
-		{ variant->leaf, self->first + 4096, 2048 },
-	};
-	struct mkt_layout layout = { .num_blocks = 4, .block = block };
-
-	ASSERT_EQ(0, atomic_through(&self->s, &layout, 0, 8, 30));
-}
-
-TEST_F(atomic, strided)
-{
-	struct mkt_block block = {
-		.leaf = variant->leaf,
-		.offset = self->first,
-		.bytes = 8,
-		.stride = { 40 },
-	};
-	struct mkt_layout layout = mkt_layout_repeated(&block, 300);
-
-	ASSERT_EQ(0, atomic_through(&self->s, &layout, 0, 56, 40));
-}
-
 /* the operand is aligned in memory, but its address in the key is not */
 TEST_F(atomic, odd_address)
 {
@@ -160,49 +135,18 @@ TEST_F(atomic, result_through_key)
 	mkt_end_free(&sink);
 }
 
-static int atomic_fails(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
-			enum ibv_wc_status status)
-{
-	struct mkt_wr wr = {
-		.op = op,
-		.sge[0] = {
-			.addr = s->plain[0].addr,
-			.length = 8,
-			.lkey = s->plain[0].mr->lkey,
-		},
-		.num_sge = op == MKT_ATOMIC_WRITE ? 0 : 1,
-		.remote_addr = addr,
-		.rkey = s->key[1]->rkey,
-		.swap_add = 1,
-	};
-	int seen = mkt_status(&s->pair, 0, &wr);
-	int err;
-
-	if (seen != (int)status) {
-		mkt_diag("%s to 0x%" PRIx64 ": \"%s\" instead of \"%s\"",
-			 mkt_op_name(op), addr,
-			 seen < 0 ? "nothing" : ibv_wc_status_str(seen),
-			 ibv_wc_status_str(status));
-		return EIO;
-	}
-	err = mkt_pair_recover(&s->pair);
-	return err ?: mkt_arena_check(&s->arena[1]);
-}
-
-/* every atomic fails with this address */
-static int atomics_fail(struct mkt_setup *s, uint64_t addr,
-			enum ibv_wc_status status)
+/* binds the key of side 1; every atomic on it with this address fails and changes nothing */
+static int atomics_fail(struct mkt_setup *s, const struct mkt_layout *layout,
+			uint64_t addr, enum ibv_wc_status status)
 {
 	static const enum mkt_op ops[] = {
 		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
 	};
-	int err = 0, last;
 	unsigned int o;
+	int err = mkt_layout_bind(s->key[1], &s->arena[1], layout, MKT_ACCESS_ALL);
 
-	for (o = 0; o < ARRAY_SIZE(ops); o++) {
-		last = atomic_fails(s, ops[o], addr, status);
-		err = err ?: last;
-	}
+	for (o = 0; o < ARRAY_SIZE(ops) && !err; o++)
+		err = mkt_refused(s, s->key[1]->rkey, ops[o], addr, 8, status);
 	return err;
 }
 
@@ -223,11 +167,8 @@ TEST_F(atomic, two_blocks)
 	struct mkt_layout layout = mkt_layout_repeated(&block, 49);
 	unsigned int i;
 
-	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
-				     &layout, MKT_ACCESS_ALL));
 	for (i = 0; i < ARRAY_SIZE(addr); i++) {
-		EXPECT_EQ(0, atomics_fail(&self->s, addr[i],
-					  IBV_WC_REM_ACCESS_ERR));
+		EXPECT_EQ(0, atomics_fail(&self->s, &layout, addr[i], IBV_WC_REM_ACCESS_ERR));
 	}
 }
 
@@ -242,9 +183,7 @@ TEST_F(atomic, short_blocks)
 	};
 	struct mkt_layout layout = mkt_layout_repeated(&block, 50);
 
-	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
-				     &layout, MKT_ACCESS_ALL));
-	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_ACCESS_ERR));
+	EXPECT_EQ(0, atomics_fail(&self->s, &layout, 8, IBV_WC_REM_ACCESS_ERR));
 }
 
 /* entries of a list that do not contain all eight bytes */
@@ -258,17 +197,19 @@ TEST_F(atomic, two_entries)
 	};
 	struct mkt_layout layout = { .num_blocks = 4, .block = block };
 
-	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
-				     &layout, MKT_ACCESS_ALL));
-	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_ACCESS_ERR));
-	EXPECT_EQ(0, atomics_fail(&self->s, 24, IBV_WC_REM_ACCESS_ERR));
+	EXPECT_EQ(0, atomics_fail(&self->s, &layout, 8, IBV_WC_REM_ACCESS_ERR));
+	EXPECT_EQ(0, atomics_fail(&self->s, &layout, 24, IBV_WC_REM_ACCESS_ERR));
 }
 
 /* a list over a leaf that loses the right to be written */
 TEST_F(atomic, list_loses_rights)
 {
+	static const enum mkt_op ops[] = {
+		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+	};
 	struct mkt_block block = { variant->leaf, self->first, 64 };
 	struct mkt_layout layout = { .num_blocks = 1, .block = &block };
+	unsigned int o;
 	struct ibv_mr *mr = self->s.arena[1].leaf[variant->leaf].mr;
 	int err;
 
@@ -281,7 +222,10 @@ TEST_F(atomic, list_loses_rights)
 		EXPECT_EQ(EINVAL, err);
 		return;
 	}
-	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_ACCESS_ERR));
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		EXPECT_EQ(0, mkt_refused(&self->s, self->s.key[1]->rkey, ops[o], 8, 8,
+					 IBV_WC_REM_ACCESS_ERR));
+	}
 }
 
 TEST_F(atomic, misaligned)
@@ -294,10 +238,8 @@ TEST_F(atomic, misaligned)
 	};
 	struct mkt_layout layout = mkt_layout_repeated(&block, 10);
 
-	ASSERT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
-				     &layout, MKT_ACCESS_ALL));
-	EXPECT_EQ(0, atomics_fail(&self->s, 8, IBV_WC_REM_INV_REQ_ERR));
-	EXPECT_EQ(0, atomics_fail(&self->s, 64 + 8, IBV_WC_REM_INV_REQ_ERR));
+	EXPECT_EQ(0, atomics_fail(&self->s, &layout, 8, IBV_WC_REM_INV_REQ_ERR));
+	EXPECT_EQ(0, atomics_fail(&self->s, &layout, 64 + 8, IBV_WC_REM_INV_REQ_ERR));
 }
 
 #define ATOMIC_WAYS 3
@@ -317,18 +259,6 @@ TEST_F(atomic, no_update_is_lost)
 	uint64_t start = mkt_rand(&self->s.rng), counter, round;
 	struct ibv_mr *strided = ibmkey_alloc(self->s.dev[1].pd, 1);
 	size_t at = leaf->at + self->first + 80;
-	struct ibmkey_block block = {
-		.addr = leaf->addr + self->first,
-		.bytes_count = 8,
-		.lkey = leaf->mr->lkey,
-		.stride = { 16 },
-	};
-	struct ibv_sge sge = {
-		.addr = leaf->addr + self->first + 64,
-		.length = 128,
-		.lkey = leaf->mr->lkey,
-	};
-	const uint64_t repeat = 10;
 	struct mkt_pair pair[ATOMIC_WAYS];
 	bool *taken = calloc(ATOMIC_WAYS * n, sizeof(*taken));
 	struct mkt_wr wr[ATOMIC_WAYS];
@@ -336,9 +266,10 @@ TEST_F(atomic, no_update_is_lost)
 
 	ASSERT_NE(NULL, taken);
 	ASSERT_NE(NULL, strided);
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(strided, MKT_ACCESS_ALL, 1,
-					      &repeat, 1, &block));
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1, &sge));
+	ASSERT_EQ(0, mkt_bind_strided(strided, MKT_ACCESS_ALL, leaf->mr, leaf->addr + self->first,
+				      8, 16, 10));
+	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, leaf->mr,
+				    leaf->addr + self->first + 64, 128));
 	for (w = 0; w < ATOMIC_WAYS; w++) {
 		ASSERT_EQ(0, mkt_pair_create(&pair[w], &self->s.dev[0],
 					     &self->s.dev[1], IBV_MTU_1024,
