@@ -35,11 +35,11 @@ new_link() {
 		in_ns 0 rdma link add "${dev[0]}" type rxe netdev "$netdev" && until_true usable
 }
 
-# hold WORD [COMMAND...]: starts dm_hold by COMMAND and expects WORD from it. If dm_hold
-# holds memory, release ends it.
+# hold WORD [COMMAND...]: starts mkey_hold by COMMAND and expects WORD from it. If it holds memory,
+# release ends it.
 hold() {
 	local line=
-	coproc holder { exec "${@:2}" "$here/dm_hold"; }
+	coproc holder { exec "${@:2}" "$here/mkey_hold" pmem; }
 	# shellcheck disable=SC2154 # coproc sets it
 	holding=$holder_PID
 	read -r line <&"${holder[0]}"
@@ -71,7 +71,7 @@ other_name() {
 	in_ns 0 rdma link delete "${dev[0]}" && partition &&
 		in_ns 0 rdma link add "${dev[0]}" type rxe netdev "$netdev" && until_true usable || return
 	# shellcheck disable=SC2016 # for that shell
-	hold ready unshare -m bash -c 'mount --bind "$0p1" "$0" && exec "$1"' "$disk" || return
+	hold ready unshare -m bash -c 'mount --bind "$0p1" "$0" && exec "$@"' "$disk" || return
 	(($(total) > 4 * 1024 * 1024)) || { echo "$(total) bytes of another device"; rc=1; }
 	release && in_ns 0 rdma link delete "${dev[0]}" && no_partition &&
 		in_ns 0 rdma link add "${dev[0]}" type rxe netdev "$netdev" && until_true usable && return "$rc"

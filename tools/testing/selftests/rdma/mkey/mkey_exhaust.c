@@ -6,7 +6,9 @@
  * second time and, if BYTES is given, if it used at least an eighth of BYTES and
  * no more than BYTES.
  *
- * "hold" takes lists once and keeps them until standard input ends.
+ * "hold" takes lists once and keeps them until standard input ends. "dm CLASS" takes device memory
+ * of a class (enum ibmkey_dm_class) once, and succeeds if that fails with ENOMEM before the user's
+ * share of the device's memory is used.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,6 +23,7 @@
 #include "mkey_test.h"
 
 #define MOST 500000u
+#define MEGABYTE (1 << 20)
 #define BUFFER (8ul << 20)
 
 enum what { LISTS, KEYS, DMABUF, HOLD };
@@ -114,12 +117,32 @@ static int exhaust_all(struct exhaust *e)
 	return n < MOST && err == ENOMEM ? (int)n : -1;
 }
 
+/* takes device memory and keeps it */
+static int exhaust_dm(uint32_t class)
+{
+	struct ibv_alloc_dm_attr attr = { .length = MEGABYTE };
+	unsigned int n = 0, limit;
+	struct mkt_dev dev;
+
+	if (mkt_dev_open(&dev, 0))
+		return 1;
+	limit = mkt_dm_share(&dev) / MEGABYTE;
+	while (n < limit && ibmkey_alloc_dm(dev.ctx, &attr, class))
+		n++;
+	if (n < limit && errno == ENOMEM)
+		return 0;
+	printf("%u of %u MiB, then errno %d\n", n, limit, errno);
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long bytes = argc > 2 ? strtoul(argv[2], NULL, 0) : 0;
 	static struct exhaust e;
 	int first, second;
 
+	if (argc > 2 && !strcmp(argv[1], "dm"))
+		return exhaust_dm(atoi(argv[2]));
 	while (argc > 1 && strcmp(argv[1], names[e.what]))
 		if (++e.what > HOLD)
 			return 2;

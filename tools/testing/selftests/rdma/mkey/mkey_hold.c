@@ -5,15 +5,43 @@
  * "ready" when it has them.
  *
  * usage: mkey_hold [0|1 [NAME]]
+ *        mkey_hold pmem
  *
- * The number is that of the device. NAME is the name that the process takes.
+ * The number is that of the device. NAME is the name that the process takes. "pmem" holds
+ * persistent device memory of the first device instead; prints the errno's name if the allocation
+ * fails.
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "mkey_test.h"
+
+static int __attribute__((noreturn)) hold(const char *said)
+{
+	puts(said);
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+static int hold_pmem(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 8192 };
+	struct mkt_dev dev;
+
+	if (mkt_dev_open(&dev, 0))
+		return 1;
+	errno = 0;
+	if (ibmkey_alloc_dm(dev.ctx, &attr, IBMKEY_DM_PMEM))
+		hold("ready");
+	puts(strerrorname_np(errno));
+	return 0;
+}
 
 int main(int argc, char **argv)
 {
@@ -36,6 +64,8 @@ int main(int argc, char **argv)
 	struct ibv_mr *key, *outer, *mr, *by_index;
 	struct mkt_qp qp;
 
+	if (argc > 1 && !strcmp(argv[1], "pmem"))
+		return hold_pmem();
 	if (argc > 2 && prctl(PR_SET_NAME, argv[2]))
 		return 1;
 	if (mkt_dev_open(&dev, argc > 1 ? atoi(argv[1]) : 0) ||
@@ -57,8 +87,5 @@ int main(int argc, char **argv)
 	indexed.lkey = mr->lkey;
 	if (ibmkey_bind_indexed(by_index, MKT_ACCESS_ALL, &indexed))
 		return 1;
-	puts("ready");
-	fflush(stdout);
-	for (;;)
-		pause();
+	hold("ready");
 }
