@@ -31,10 +31,12 @@ FIXTURE(export)
 
 FIXTURE_SETUP(export)
 {
+	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
+
 	MKT_OPEN_SIDE(&self->dev, 0);
 	if (mkt_pool(&self->dev, "host", &self->before))
 		SKIP(return, "no debugfs");
-	self->dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_HOST);
+	self->dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
 	ASSERT_NE(NULL, self->dm);
 	ASSERT_EQ(0, ibmkey_export_dm(self->dm, &self->fd));
 }
@@ -116,11 +118,20 @@ TEST_F(export, mapping)
 TEST_F(export, refused)
 {
 	const int rw = PROT_READ | PROT_WRITE;
+	static const struct {
+		size_t length;
+		int flags;
+		off_t offset;
+	} maps[] = {
+		{ PAGES + 1, MAP_SHARED, 0 }, { 4096, MAP_SHARED, PAGES }, { PAGES, MAP_PRIVATE, 0 },
+	};
+	unsigned int i;
 	int fd;
 
-	EXPECT_ERRNO(EINVAL, map_at(self->fd, PAGES + 1, rw, MAP_SHARED, 0));
-	EXPECT_ERRNO(EINVAL, map_at(self->fd, 4096, rw, MAP_SHARED, PAGES));
-	EXPECT_ERRNO(EINVAL, map_at(self->fd, PAGES, rw, MAP_PRIVATE, 0));
+	for (i = 0; i < ARRAY_SIZE(maps); i++) {
+		EXPECT_ERRNO(EINVAL, map_at(self->fd, maps[i].length, rw, maps[i].flags,
+					    maps[i].offset));
+	}
 	EXPECT_EQ(EFAULT, ibmkey_export_dm(self->dm, NULL));
 	EXPECT_EQ(EINVAL, ibmkey_export_dm(NULL, &fd));
 }
@@ -247,46 +258,9 @@ TEST_F(export, registered)
 	munmap(all, PAGES);
 }
 
-static int give(int socket, int fd)
+/* another process writes, reports that, and reads again when it is told to */
+static void other(int fd, int socket)
 {
-	char control[CMSG_SPACE(sizeof(int))] = {}, byte = 0;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-	return sendmsg(socket, &msg, 0) == 1 ? 0 : errno;
-}
-
-static int take(int socket)
-{
-	char control[CMSG_SPACE(sizeof(int))] = {}, byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	int fd = -1;
-
-	if (recvmsg(socket, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
-	return fd;
-}
-
-/* the other process writes, reports that, and reads again when it is told to */
-static void other(int socket)
-{
-	int fd = take(socket);
 	uint8_t *all = map(fd);
 	char byte = 0;
 
@@ -300,28 +274,29 @@ static void other(int socket)
 	_exit(3);
 }
 
-TEST_F(export, process)
+/* all bytes of the memory are @value */
+static bool filled(struct ibv_dm *dm, uint8_t value)
 {
 	uint8_t bytes[LENGTH];
+
+	return !ibv_memcpy_from_dm(bytes, dm, 0, LENGTH) && bytes[0] == value &&
+	       !memcmp(bytes, bytes + 1, LENGTH - 1);
+}
+
+TEST_F(export, process)
+{
 	int pair[2], status;
 	char byte;
 	pid_t pid;
-	size_t i;
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
 	fflush(stdout);
 	pid = fork();
 	ASSERT_LE(0, pid);
-	if (!pid) {
-		close(self->fd);
-		other(pair[1]);
-	}
-	ASSERT_EQ(0, give(pair[0], self->fd));
+	if (!pid)
+		other(self->fd, pair[1]);
 	ASSERT_EQ(1, read(pair[0], &byte, 1));
-	ASSERT_EQ(0, ibv_memcpy_from_dm(bytes, self->dm, 0, LENGTH));
-	for (i = 0; i < LENGTH; i++) {
-		ASSERT_EQ(0x5a, bytes[i]);
-	}
+	EXPECT_TRUE(filled(self->dm, 0x5a));
 	ASSERT_EQ(0, ibv_free_dm(self->dm));
 	self->dm = NULL;
 	ASSERT_EQ(1, write(pair[0], &byte, 1));
@@ -335,30 +310,27 @@ TEST_F(export, process)
 /* relative to MODULE_DIR */
 #define IMPORTER "tools/testing/selftests/rdma/mkey/test_modules/mkey_importer.ko"
 
-static int load_importer(int fd, bool hold)
+/* the path of the module, or "" if it cannot be loaded */
+static const char *importer(void)
 {
 	const char *dir = getenv("MODULE_DIR");
-	char command[512];
+	static char path[512];
+
+	snprintf(path, sizeof(path), "%s/" IMPORTER, dir ?: ".");
+	return geteuid() || access(path, R_OK) ? "" : path;
+}
+
+static int load_importer(int fd, bool hold)
+{
+	char command[600];
 	int copy, status;
 
 	/* insmod inherits this descriptor */
 	copy = dup(fd);
-	snprintf(command, sizeof(command),
-		 "insmod %s/" IMPORTER " fd=%d hold=%d",
-		 dir ?: ".", copy, hold);
+	snprintf(command, sizeof(command), "insmod %s fd=%d hold=%d", importer(), copy, hold);
 	status = system(command);
 	close(copy);
 	return status;
-}
-
-static bool importer_there(void)
-{
-	const char *dir = getenv("MODULE_DIR");
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/" IMPORTER,
-		 dir ?: ".");
-	return !geteuid() && !access(path, R_OK);
 }
 
 static char importer_revoked(void)
@@ -373,18 +345,13 @@ static char importer_revoked(void)
 /* a device writes to the memory and releases it when it is told to */
 TEST_F(export, importer)
 {
-	uint8_t bytes[LENGTH];
 	struct mkt_pool now;
-	size_t i;
 
-	if (!importer_there())
+	if (!*importer())
 		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
 	ASSERT_EQ(0, load_importer(self->fd, false));
 	EXPECT_EQ('N', importer_revoked());
-	ASSERT_EQ(0, ibv_memcpy_from_dm(bytes, self->dm, 0, LENGTH));
-	for (i = 0; i < LENGTH; i++) {
-		ASSERT_EQ(0xff, bytes[i]);
-	}
+	EXPECT_TRUE(filled(self->dm, 0xff));
 	ASSERT_EQ(0, ibv_free_dm(self->dm));
 	self->dm = NULL;
 	EXPECT_EQ('Y', importer_revoked());
@@ -400,7 +367,7 @@ TEST_F(export, importer_holds)
 {
 	struct mkt_pool now;
 
-	if (!importer_there())
+	if (!*importer())
 		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
 	ASSERT_EQ(0, load_importer(self->fd, true));
 	ASSERT_EQ(0, ibv_free_dm(self->dm));
@@ -414,15 +381,16 @@ TEST_F(export, importer_holds)
 /* a device that cannot reach a PCI function's memory cannot import it */
 TEST_F(export, importer_far)
 {
+	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
 	struct ibv_dm *dm;
 	char what[64];
 	int fd;
 
-	if (!importer_there())
+	if (!*importer())
 		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
 	if (!mkt_hardware(what, sizeof(what), "p2p"))
 		SKIP(return, "no PCI function with memory for peers");
-	dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_P2P);
+	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_P2P);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 	EXPECT_NE(0, load_importer(fd, false));

@@ -95,37 +95,6 @@ static size_t memory_round(size_t bytes)
 	return slab ? slab : size;
 }
 
-FIXTURE(memory)
-{
-	struct mkt_dev dev;
-	struct mkt_arena arena;
-};
-
-FIXTURE_SETUP(memory)
-{
-	if (mkt_dev_try_open(&self->dev, 0) || !self->dev.extended)
-		SKIP(return, "no device that is extended");
-	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev, 256 * 1024,
-					0));
-	/* if it is not mounted yet */
-	if (access(MEMORY_ROOT "/cgroup.procs", F_OK))
-		mount("none", MEMORY_ROOT, "cgroup2", 0, NULL);
-	memory_write(MEMORY_ROOT "/cgroup.subtree_control", "+memory");
-	/* allocations are charged from here on */
-	if ((mkdir(MEMORY_GROUP, 0755) && errno != EEXIST) ||
-	    memory_write(MEMORY_GROUP "/cgroup.procs", "0") ||
-	    memory_kernel() < 0)
-		SKIP(return, "no control group that counts the kernel's memory");
-}
-
-FIXTURE_TEARDOWN(memory)
-{
-	EXPECT_EQ(0, mkt_arena_free(&self->arena));
-	mkt_dev_close(&self->dev);
-	memory_write(MEMORY_ROOT "/cgroup.procs", "0");
-	rmdir(MEMORY_GROUP);
-}
-
 typedef int memory_bind(struct ibv_mr *key, unsigned int n,
 			struct mkt_leaf *leaf);
 
@@ -246,49 +215,69 @@ static int memory_bind_indices64(struct ibv_mr *key, unsigned int n,
 	return memory_bind_indices(key, n, leaf, false);
 }
 
-static const struct {
-	unsigned int entries, keys;
-} memory_sizes[] = { { 1, 8000 }, { 1000, 128 }, { 65536, 8 } };
-
-/* checks that a key takes at least and at most so many bytes per entry */
-static void memory_run(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(memory) *self, memory_bind *bind,
-		       size_t least, size_t most)
+FIXTURE(memory)
 {
-	size_t i;
+	struct mkt_dev dev;
+	struct mkt_arena arena;
+};
 
-	for (i = 0; i < ARRAY_SIZE(memory_sizes); i++) {
-		unsigned int n = memory_sizes[i].entries;
-		unsigned int keys = memory_sizes[i].keys;
-		size_t all = memory_round(n * most) + memory_per_key();
-		long long bytes = memory_of(&self->dev, keys, n, bind,
-					    &self->arena.leaf[0]);
-
-		EXPECT_LT(0, bytes);
-		EXPECT_GE((long long)(keys * all + SLACK), bytes);
-		/* the memory of the keys was measured */
-		EXPECT_LE((long long)(keys * n * least), bytes + SLACK);
-	}
+FIXTURE_SETUP(memory)
+{
+	if (mkt_dev_try_open(&self->dev, 0) || !self->dev.extended)
+		SKIP(return, "no device that is extended");
+	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev, 256 * 1024,
+					0));
+	/* if it is not mounted yet */
+	if (access(MEMORY_ROOT "/cgroup.procs", F_OK))
+		mount("none", MEMORY_ROOT, "cgroup2", 0, NULL);
+	memory_write(MEMORY_ROOT "/cgroup.subtree_control", "+memory");
+	/* allocations are charged from here on */
+	if ((mkdir(MEMORY_GROUP, 0755) && errno != EEXIST) ||
+	    memory_write(MEMORY_GROUP "/cgroup.procs", "0") ||
+	    memory_kernel() < 0)
+		SKIP(return, "no control group that counts the kernel's memory");
 }
 
-TEST_F(memory, list)
+FIXTURE_TEARDOWN(memory)
 {
-	memory_run(_metadata, self, memory_bind_list, PER_ENTRY, PER_ENTRY);
+	EXPECT_EQ(0, mkt_arena_free(&self->arena));
+	mkt_dev_close(&self->dev);
+	memory_write(MEMORY_ROOT "/cgroup.procs", "0");
+	rmdir(MEMORY_GROUP);
 }
 
-TEST_F(memory, blocks)
+TEST_F(memory, entries)
 {
-	memory_run(_metadata, self, memory_bind_blocks, 0, PER_BLOCK);
-}
+	static const struct {
+		const char *kind;
+		memory_bind *bind;
+		/* a key takes at least and at most so many bytes per entry */
+		size_t least, most;
+	} kinds[] = {
+		{ "list", memory_bind_list, PER_ENTRY, PER_ENTRY },
+		{ "blocks", memory_bind_blocks, 0, PER_BLOCK },
+		{ "indices of 4 bytes", memory_bind_indices32, 4, 4 },
+		{ "indices of 8 bytes", memory_bind_indices64, 8, 8 },
+	};
+	static const struct {
+		unsigned int entries, keys;
+	} sizes[] = { { 1, 8000 }, { 1000, 128 }, { 65536, 8 } };
+	size_t i, k;
 
-TEST_F(memory, indices32)
-{
-	memory_run(_metadata, self, memory_bind_indices32, 4, 4);
-}
+	for (k = 0; k < ARRAY_SIZE(kinds); k++)
+		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+			unsigned int n = sizes[i].entries, keys = sizes[i].keys;
+			size_t all = memory_round(n * kinds[k].most) + memory_per_key();
+			long long bytes;
 
-TEST_F(memory, indices64)
-{
-	memory_run(_metadata, self, memory_bind_indices64, 8, 8);
+			TH_LOG("%s", kinds[k].kind);
+			bytes = memory_of(&self->dev, keys, n, kinds[k].bind,
+					  &self->arena.leaf[0]);
+			EXPECT_LT(0, bytes);
+			EXPECT_GE((long long)(keys * all + SLACK), bytes);
+			/* the memory of the keys was measured */
+			EXPECT_LE((long long)(keys * n * kinds[k].least), bytes + SLACK);
+		}
 }
 
 #define MEMORY_LEAVES 8000

@@ -187,15 +187,34 @@ static int order_round(struct order_queue *queue)
 	       0 : EBADMSG;
 }
 
+FIXTURE(order)
+{
+	struct mkt_setup s;
+};
+
 FIXTURE_VARIANT(order)
 {
 	unsigned int flags;
 };
 
-MKT_FIXTURE(order, .host = HOST)
-
 FIXTURE_VARIANT_ADD(order, rc) { .flags = 0 };
 FIXTURE_VARIANT_ADD(order, uc) { .flags = MKT_QP_UC };
+
+FIXTURE_SETUP(order)
+{
+	struct mkt_wants wants = {
+		.mtu = IBV_MTU_1024,
+		.host = HOST,
+	};
+
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(order)
+{
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
 
 TEST_F(order, requests_of_one_queue)
 {
