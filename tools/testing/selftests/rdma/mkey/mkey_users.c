@@ -101,34 +101,20 @@ static pid_t users_fork(int fd[2])
 	return pid;
 }
 
-/* returns how many of @most keys a new process that opens the device as @uid gets */
-static int users_open_and_take(uid_t uid, int most)
+/*
+ * Returns how many of @most keys a new process of @uid gets. It has the opened device from this
+ * one; @dev NULL: it opens the device.
+ */
+static int users_child_takes(struct mkt_dev *dev, uid_t uid, int most)
 {
 	int fd[2], count = -1;
-	struct mkt_dev dev;
+	struct mkt_dev own;
 	pid_t pid;
 
 	pid = users_fork(fd);
 	if (!pid) {
-		if (!users_become(uid) && !mkt_dev_try_open(&dev, 0))
-			count = users_take(&dev, most);
-		users_tell(fd[1], count);
-	}
-	count = users_told(fd[0]);
-	close(fd[0]);
-	return pid < 0 || waitpid(pid, NULL, 0) != pid ? -1 : count;
-}
-
-/* the same for a process that has the opened @dev from this one */
-static int users_inherit_and_take(struct mkt_dev *dev, uid_t uid, int most)
-{
-	int fd[2], count = -1;
-	pid_t pid;
-
-	pid = users_fork(fd);
-	if (!pid) {
-		if (!users_become(uid))
-			count = users_take(dev, most);
+		if (!users_become(uid) && (dev || !mkt_dev_try_open(&own, 0)))
+			count = users_take(dev ?: &own, most);
 		users_tell(fd[1], count);
 	}
 	count = users_told(fd[0]);
@@ -187,11 +173,11 @@ FIXTURE_TEARDOWN(users)
 /* two processes of one user share the limit, and other users do not */
 TEST_F(users, processes_share_it)
 {
-	EXPECT_EQ(0, users_open_and_take(USER, 1));
-	EXPECT_EQ(self->limit / 2, users_open_and_take(OTHER, self->limit / 2));
-	EXPECT_EQ(1, users_open_and_take(0, 1));
+	EXPECT_EQ(0, users_child_takes(NULL, USER, 1));
+	EXPECT_EQ(self->limit / 2, users_child_takes(NULL, OTHER, self->limit / 2));
+	EXPECT_EQ(1, users_child_takes(NULL, 0, 1));
 	EXPECT_EQ(0, users_let_go(self));
-	EXPECT_EQ(self->limit, users_open_and_take(USER, MOST));
+	EXPECT_EQ(self->limit, users_child_takes(NULL, USER, MOST));
 }
 
 /* what a process has made by a device that it has from another one counts after its end */
@@ -208,9 +194,9 @@ TEST_F(users, children_share_it)
 	if (!pid) {
 		if (users_become(USER) || mkt_dev_try_open(&dev, 0))
 			_exit(1);
-		count[0] = users_inherit_and_take(&dev, USER, half);
+		count[0] = users_child_takes(&dev, USER, half);
 		for (i = 1; i < 3; i++)
-			count[i] = users_inherit_and_take(&dev, USER, MOST);
+			count[i] = users_child_takes(&dev, USER, MOST);
 		count[3] = users_take(&dev, MOST);
 		for (i = 0; i < 4; i++)
 			if (write(fd[1], &count[i], sizeof(count[i])) != sizeof(count[i]))
@@ -236,7 +222,7 @@ TEST_F(users, the_opener_is_charged)
 
 	/* root opens the device, and USER calls */
 	ASSERT_EQ(0, mkt_dev_open(&dev, 0));
-	EXPECT_EQ(2, users_inherit_and_take(&dev, USER, 2));
+	EXPECT_EQ(2, users_child_takes(&dev, USER, 2));
 	/* the keys of the child go with the context */
 	EXPECT_EQ(0, ibv_close_device(dev.ctx));
 
@@ -247,7 +233,7 @@ TEST_F(users, the_opener_is_charged)
 		int count = -1;
 
 		if (!setresuid(USER, USER, 0) && !mkt_dev_try_open(&dev, 0))
-			count = users_inherit_and_take(&dev, OTHER, 1);
+			count = users_child_takes(&dev, OTHER, 1);
 		users_tell(fd[1], count);
 	}
 	EXPECT_EQ(0, users_told(fd[0]));

@@ -59,15 +59,11 @@ TEST_F(stock, copies)
 				.op = ops[o],
 				.side = l % 2,
 				.end = { &self->s.plain[0], &self->s.plain[1] },
-				.offset = { 100 * l + o, 77 * o },
 				.length = lengths[l],
 				.num_sge = 1 + l % 3,
 			};
-			struct mkt_arena *source;
 
-			source = &self->s.arena[mkt_xfer_source(&xfer)];
-			ASSERT_EQ(0, mkt_arena_fill(source, &self->s.rng));
-			ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
+			ASSERT_EQ(0, mkt_xfer_drawn(&self->s.pair, &self->s.rng, &xfer));
 		}
 }
 
@@ -103,26 +99,15 @@ TEST_F(stock, atomics)
 TEST_F(stock, errors)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_WRITE, 64, leaf->addr + leaf->length - 63,
-					leaf->mr->rkey);
+	const uint64_t last = leaf->addr + leaf->length - 64;
+	const uint32_t rkey = leaf->mr->rkey;
 
 	/* one byte beyond the end */
-	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* an rkey that does not exist */
-	wr.remote_addr--;
-	wr.rkey ^= 0x5500;
-	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* and an lkey that does not exist */
-	wr.rkey = leaf->mr->rkey;
-	wr.sge[0].lkey ^= 0x5500;
-	ASSERT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	ASSERT_EQ(0, mkt_arena_check(&self->s.arena[1]));
-
-	wr.sge[0].lkey ^= 0x5500;
-	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	EXPECT_EQ(0, mkt_refused(&self->s, rkey, MKT_WRITE, last + 1, 64, IBV_WC_REM_ACCESS_ERR));
+	/* an rkey that does not exist; local_errors has an lkey that does not */
+	EXPECT_EQ(0, mkt_refused(&self->s, rkey ^ 0x5500, MKT_WRITE, last, 64,
+				 IBV_WC_REM_ACCESS_ERR));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, rkey, MKT_WRITE, last, 64));
 }
 
 /* the request that fails completes with its own status, and those after it as flushed */
@@ -203,17 +188,15 @@ TEST_F(stock, windows_uc)
 TEST_F(stock, rereg)
 {
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 100, leaf->addr, leaf->mr->rkey);
+	struct ibv_pd *pd = self->s.dev[1].pd;
 
-	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
-				   self->s.dev[1].pd, IBV_ACCESS_LOCAL_WRITE));
-	wr.rkey = leaf->mr->rkey;
-	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
-				   self->s.dev[1].pd, MKT_ACCESS_ALL));
-	wr.rkey = leaf->mr->rkey;
-	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS, pd,
+				   IBV_ACCESS_LOCAL_WRITE));
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  mkt_try(&self->s, leaf->mr->rkey, MKT_READ, leaf->addr, 100));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS, pd, MKT_ACCESS_ALL));
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  mkt_try(&self->s, leaf->mr->rkey, MKT_READ, leaf->addr, 100));
 }
 
 /*
@@ -272,19 +255,20 @@ TEST_F(stock, windows)
 	struct mkt_qp *owner = &self->s.pair.end[1];
 	struct mkt_leaf *leaf;
 	unsigned int t;
+	uint32_t rkey;
 
 	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 8192, access, 0));
 	leaf = &arena->leaf[arena->num_leaves - 1];
 	for (t = 0; t < ARRAY_SIZE(types); t++) {
-		struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_WRITE, 1500, leaf->addr + 17, 0);
 		struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, types[t]);
 
 		ASSERT_NE(NULL, mw);
 		ASSERT_EQ(0, mkt_bind_window(owner, mw, leaf->mr, leaf->addr,
 					     leaf->length, MKT_ACCESS_ALL &
 					     ~IBV_ACCESS_LOCAL_WRITE));
-		wr.rkey = mw->rkey;
-		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
+		rkey = mw->rkey;
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  mkt_touch(&self->s, rkey, MKT_WRITE, leaf->addr + 17, 1500));
 		memcpy(arena->expect + leaf->at + 17,
 		       self->s.arena[0].expect + self->s.plain[0].map.pos[0], 1500);
 		ASSERT_EQ(0, mkt_arena_check(arena));
@@ -293,8 +277,7 @@ TEST_F(stock, windows)
 		ASSERT_EQ(EINVAL, ibv_dereg_mr(leaf->mr));
 		ASSERT_EQ(0, ibv_dealloc_mw(mw));
 		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
-			  mkt_status(&self->s.pair, 0, &wr));
-		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+			  mkt_try(&self->s, rkey, MKT_WRITE, leaf->addr + 17, 1500));
 	}
 }
 
