@@ -342,199 +342,106 @@ TEST_F(rebind, destroy_stops)
 
 #define ROOM 4096
 #define TURN_PAGE 4096
-#define MOST 256
 
 FIXTURE(in_turn)
 {
 	struct mkt_setup s;
 	struct mkt_request text;
-	uint8_t *host;			/* of leaf 0 of side 1 */
+	struct mkt_layout layout;
 };
 
 FIXTURE_SETUP(in_turn)
 {
-	MKT_SETUP(&self->s, .host = 3 * TURN_PAGE, .max_entries = 8);
+	MKT_SETUP(&self->s, .host = 4 * TURN_PAGE, .max_entries = 8);
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, ROOM));
-	self->host = (uint8_t *)(uintptr_t)self->s.arena[1].leaf[0].addr;
 }
 
 FIXTURE_TEARDOWN(in_turn)
 {
+	mkt_layout_free(&self->layout);
 	mkt_request_free(&self->text);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-enum turn_shape {
-	STRIDED,
-	TWO_BLOCKS,
-	RANGE,
-	RANGES,
-	INDEXED,
-	LONG_LIST,			/* its memory is not kept */
-	SHAPES,
-};
-
-/* a layout, and the places of its bytes from the beginning of the leaf on */
-struct turn_layout {
-	struct ibmkey_bind bind;
-	struct ibmkey_block block[2];
-	struct ibmkey_range range[8];
-	uint64_t count;
-	uint32_t index[4];
-	struct ibmkey_indexed indexed;
-	unsigned int place[MOST];
-	unsigned int length;
-};
-
-static void turn_piece(struct turn_layout *layout, unsigned int at, unsigned int length)
+/* draws a layout of up to so many entries, over leaf @leaf of side 1, or all if it is negative */
+static int turn_draw(FIXTURE_DATA(in_turn) *self, enum mkt_kind kind, unsigned int entries, int leaf)
 {
-	while (length--)
-		layout->place[layout->length++] = at++;
+	struct mkt_draw draw = {
+		.max_length = 400,
+		.max_block = 64,
+		.max_blocks = entries,
+		.max_dims = self->s.dev[1].caps.max_dims,
+		.leaf_only = leaf >= 0,
+		.leaf = leaf < 0 ? 0 : leaf,
+	};
+
+	mkt_layout_free(&self->layout);
+	return mkt_draw_layout(&self->layout, &self->s.rng, &self->s.arena[1], kind, &draw);
 }
 
-/* describes the layout @shape of the bytes from @at on */
-static void turn_draw(struct turn_layout *layout, const struct mkt_leaf *leaf,
-		      enum turn_shape shape, unsigned int at)
+/* binds @key to the layout, by a call or by a request */
+static int turn_bind(FIXTURE_DATA(in_turn) *self, struct ibv_mr *key, bool by_request)
 {
-	static const unsigned int lengths[] = { 3, 5, 8, 16, 1, 30 };
-	unsigned int i, n = 1;
-
-	memset(layout, 0, sizeof(*layout));
-	switch (shape) {
-	case TWO_BLOCKS:
-	case STRIDED:
-		n = shape == TWO_BLOCKS ? 2 : n;
-		layout->count = 4;
-		for (i = 0; i < n; i++)
-			layout->block[i] = (struct ibmkey_block){
-				.addr = leaf->addr + at + 100 * i,
-				.bytes_count = 8,
-				.lkey = leaf->mr->lkey,
-				.stride = { 24 },
-			};
-		for (i = 0; i < layout->count * n; i++)
-			turn_piece(layout, at + 24 * (i / n) + 100 * (i % n), 8);
-		layout->bind = (struct ibmkey_bind){
-			.kind = IBMKEY_INTERLEAVED,
-			.num_entries = n,
-			.num_dims = 1,
-			.repeat_count = &layout->count,
-			.blocks = layout->block,
-		};
-		return;
-	case INDEXED:
-		layout->indexed = (struct ibmkey_indexed){
-			.addr = leaf->addr + at,
-			.unit = 16,
-			.bytes_count = 8,
-			.indices32 = layout->index,
-			.num_indices = 4,
-			.lkey = leaf->mr->lkey,
-		};
-		for (i = 0; i < 4; i++) {
-			layout->index[i] = i * i + 1;
-			turn_piece(layout, at + 16 * layout->index[i], 8);
-		}
-		layout->bind = (struct ibmkey_bind){
-			.kind = IBMKEY_INDEXED,
-			.num_entries = 1,
-			.indexed = &layout->indexed,
-		};
-		return;
-	default:
-		n = shape == RANGE ? 1 : shape == RANGES ? 4 : 6;
-		for (i = 0; i < n; i++) {
-			layout->range[i] = (struct ibmkey_range){
-				.addr = leaf->addr + at + 40 * i,
-				.length = lengths[i],
-				.lkey = leaf->mr->lkey,
-			};
-			turn_piece(layout, at + 40 * i, lengths[i]);
-		}
-		layout->bind = (struct ibmkey_bind){
-			.kind = IBMKEY_LIST,
-			.num_entries = n,
-			.ranges = layout->range,
-		};
-	}
-}
-
-static int turn_call(struct ibv_mr *key, const struct turn_layout *layout)
-{
-	struct ibmkey_bind bind = layout->bind;
-
-	bind.mkey = key;
-	bind.access = MKT_ACCESS_ALL;
-	return ibmkey_bind_many(&bind, 1, NULL);
-}
-
-static int turn_request(struct mkt_qp *qp, struct mkt_request *text, struct ibv_mr *key,
-			const struct turn_layout *layout)
-{
+	struct mkt_arena *arena = &self->s.arena[1];
 	struct ibmkey_wr wr;
+	int err;
 
-	text->length = ibmkey_describe(&layout->bind, text->text, text->room);
-	wr = mkt_request_wr(text, key);
-	return mkt_request_status(qp, &wr);
+	if (!by_request)
+		return mkt_layout_bind(key, arena, &self->layout, MKT_ACCESS_ALL);
+	err = mkt_request_describe(&self->text, arena, &self->layout);
+	wr = mkt_request_wr(&self->text, key);
+	return err ?: mkt_request_status(&self->s.pair.end[1], &wr);
 }
 
 /* any layout after any other, by calls and by requests, with an unbind between them or not */
 TEST_F(in_turn, any_layout_after_any_other)
 {
-	unsigned int i, j, at, rounds = mkt_scale(2000, 200);
-	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	unsigned int i, rounds = mkt_scale(2000, 200);
+	struct mkt_rng *rng = &self->s.rng;
 	struct ibv_mr *key = self->s.key[1];
-	struct turn_layout layout;
 
-	mkt_rand_bytes(&self->s.rng, self->host, 2 * TURN_PAGE);
 	for (i = 0; i < rounds; i++) {
-		at = mkt_between(&self->s.rng, 0, 2 * TURN_PAGE - 512);
-		turn_draw(&layout, leaf, mkt_between(&self->s.rng, 0, SHAPES - 1), at);
-		if (mkt_rand(&self->s.rng) & 1) {
-			ASSERT_EQ(0, turn_call(key, &layout));
-		} else {
-			ASSERT_EQ(IBV_WC_SUCCESS,
-				  turn_request(&self->s.pair.end[1], &self->text, key, &layout));
+		struct mkt_end end = { .arena = &self->s.arena[1], .mr = key };
+		struct mkt_xfer xfer = {
+			.op = MKT_READ,
+			.end = { &self->s.plain[0], &end },
+			.num_sge = 1,
+		};
+
+		ASSERT_EQ(0, turn_draw(self, mkt_between(rng, 0, MKT_NUM_KINDS - 1), 8, -1));
+		ASSERT_EQ(0, mkt_layout_map(end.arena, &self->layout, &end.map));
+		ASSERT_EQ(0, turn_bind(self, key, mkt_rand(rng) & 1));
+		xfer.length = end.map.length;
+		ASSERT_EQ(0, mkt_xfer_drawn(&self->s.pair, rng, &xfer))
+		{
+			TH_LOG("round %u", i);
+			mkt_layout_print(&self->layout);
 		}
-		memset(to, 0, layout.length);
-		ASSERT_EQ(IBV_WC_SUCCESS,
-			  mkt_touch(&self->s, key->rkey, MKT_READ, 0, layout.length));
-		for (j = 0; j < layout.length; j++) {
-			ASSERT_EQ(self->host[layout.place[j]], to[j])
-			{
-				TH_LOG("round %u, byte %u", i, j);
-			}
-		}
-		if (mkt_rand(&self->s.rng) & 1) {
+		mkt_map_free(&end.map);
+		if (mkt_rand(rng) & 1) {
 			ASSERT_EQ(0, ibmkey_unbind(key));
 		}
 	}
 }
 
-/* what a key keeps is charged once, and given back with the key */
+/* what a key keeps is charged once, and given back with the key; a long list is not kept */
 TEST_F(in_turn, memory_is_charged_once)
 {
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	long long before, first = 0, charged;
-	struct turn_layout layout;
-	enum turn_shape shape;
+	static const unsigned int entries[] = { 1, 4, 8 };
+	long long before = mkt_keys_charged(&self->s.dev[1]), first = 0, charged;
+	unsigned int i, k;
 	struct ibv_mr *key;
-	unsigned int i;
 
-	before = mkt_keys_charged(&self->s.dev[1]);
 	if (before < 0)
 		SKIP(return, "debugfs does not tell what is charged");
-	for (shape = 0; shape < SHAPES; shape++) {
+	for (k = 0; k < MKT_NUM_KINDS * ARRAY_SIZE(entries); k++) {
 		key = ibmkey_alloc(self->s.dev[1].pd, 8);
 		ASSERT_NE(NULL, key);
-		for (i = 0; i < mkt_scale(200, 50); i++) {
-			turn_draw(&layout, leaf, shape, i);
-			ASSERT_EQ(0, turn_call(key, &layout));
+		ASSERT_EQ(0, turn_draw(self, k % MKT_NUM_KINDS, entries[k / MKT_NUM_KINDS], -1));
+		for (i = 0; i < mkt_scale(80, 20); i++) {
+			ASSERT_EQ(0, turn_bind(self, key, false));
 			if (i & 1) {
-				ASSERT_EQ(IBV_WC_SUCCESS,
-					  turn_request(&self->s.pair.end[1], &self->text, key,
-						       &layout));
+				ASSERT_EQ(0, turn_bind(self, key, true));
 			}
 			ASSERT_EQ(0, ibmkey_unbind(key));
 			charged = mkt_keys_charged(&self->s.dev[1]);
@@ -550,20 +457,28 @@ TEST_F(in_turn, memory_is_charged_once)
 /* the leaf of a binding is free after the unbind */
 TEST_F(in_turn, leaves_are_free)
 {
+	struct mkt_arena *arena = &self->s.arena[1];
 	struct ibv_mr *key = self->s.key[1];
-	struct mkt_leaf leaf = { .addr = (uintptr_t)self->host };
-	struct turn_layout layout;
-	unsigned int i;
+	unsigned int i, leaf = arena->num_leaves;
 
 	for (i = 0; i < mkt_scale(100, 20); i++) {
-		leaf.mr = ibv_reg_mr(self->s.dev[1].pd, self->host, TURN_PAGE, MKT_ACCESS_ALL);
-		ASSERT_NE(NULL, leaf.mr);
-		turn_draw(&layout, &leaf, i % SHAPES, 0);
-		ASSERT_EQ(0, turn_call(key, &layout));
-		EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf.mr));
+		ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 0, TURN_PAGE, MKT_ACCESS_ALL, 0));
+		ASSERT_EQ(0, turn_draw(self, i % MKT_NUM_KINDS, 8, leaf));
+		ASSERT_EQ(0, turn_bind(self, key, false));
+		EXPECT_EQ(EBUSY, ibv_dereg_mr(arena->leaf[leaf].mr));
 		ASSERT_EQ(0, ibmkey_unbind(key));
-		ASSERT_EQ(0, ibv_dereg_mr(leaf.mr));
+		ASSERT_EQ(0, ibv_dereg_mr(arena->leaf[leaf].mr));
+		arena->num_leaves = leaf;
 	}
+}
+
+/* writes the description of 64 bytes of @mr */
+static void turn_describe(struct mkt_request *text, struct ibv_mr *mr, uint64_t addr)
+{
+	struct ibmkey_range range = { .addr = addr, .length = 64, .lkey = mr->lkey };
+	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
+
+	text->length = ibmkey_describe(&bind, text->text, text->room);
 }
 
 /*
@@ -573,29 +488,26 @@ TEST_F(in_turn, leaves_are_free)
  */
 TEST_F(in_turn, replaced_leaves_are_free)
 {
-	struct mkt_leaf leaf[2] = {
-		{ .addr = (uintptr_t)self->host },
-		{ .addr = (uintptr_t)self->host },
-	};
+	void *host = self->s.arena[1].mem[0].host;
 	struct ibv_pd *pd = self->s.dev[1].pd;
-	struct ibv_mr *key = ibmkey_alloc(pd, 4);
-	struct turn_layout layout;
+	struct ibv_mr *key = ibmkey_alloc(pd, 4), *mr[2];
+	struct ibmkey_wr wr;
 	unsigned int i;
 
 	ASSERT_NE(NULL, key);
 	for (i = 0; i < 3; i++) {
-		leaf[i & 1].mr = ibv_reg_mr(pd, self->host, TURN_PAGE, MKT_ACCESS_ALL);
-		ASSERT_NE(NULL, leaf[i & 1].mr);
-		turn_draw(&layout, &leaf[i & 1], RANGE, 0);
-		ASSERT_EQ(IBV_WC_SUCCESS,
-			  turn_request(&self->s.pair.end[1], &self->text, key, &layout));
-		EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf[i & 1].mr));
+		mr[i & 1] = ibv_reg_mr(pd, host, TURN_PAGE, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, mr[i & 1]);
+		turn_describe(&self->text, mr[i & 1], (uintptr_t)host);
+		wr = mkt_request_wr(&self->text, key);
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[1], &wr));
+		EXPECT_EQ(EBUSY, ibv_dereg_mr(mr[i & 1]));
 		if (i) {
-			ASSERT_EQ(0, ibv_dereg_mr(leaf[~i & 1].mr));
+			ASSERT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
 		}
 	}
 	EXPECT_EQ(0, ibv_dereg_mr(key));
-	EXPECT_EQ(0, ibv_dereg_mr(leaf[~i & 1].mr));
+	EXPECT_EQ(0, ibv_dereg_mr(mr[~i & 1]));
 }
 
 #define AT_ONCE 16
@@ -635,9 +547,7 @@ TEST_F(in_turn, rebinds_in_a_loop_hold_up_no_unbind)
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_mr *low = ibmkey_alloc(pd, 1), *holder = ibmkey_alloc(pd, 1);
 	struct turn_queue queue = { .qp = &self->s.pair.end[1], .key = ibmkey_alloc(pd, 1) };
-	struct mkt_leaf below[2] = { *leaf, { .mr = low } };
 	struct mkt_loop loop = {};
-	struct turn_layout layout;
 	unsigned int i;
 
 	ASSERT_NE(NULL, low);
@@ -645,11 +555,10 @@ TEST_F(in_turn, rebinds_in_a_loop_hold_up_no_unbind)
 	ASSERT_NE(NULL, queue.key);
 	ASSERT_EQ(0, mkt_bind_range(low, MKT_ACCESS_ALL, leaf->mr, leaf->addr, 64));
 	ASSERT_EQ(0, mkt_bind_range(holder, MKT_ACCESS_ALL, low, 0, 64));
-	for (i = 0; i < 2; i++) {
-		turn_draw(&layout, &below[i], RANGE, 0);
+	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, mkt_request_init(&queue.text[i], pd, ROOM));
-		queue.text[i].length = ibmkey_describe(&layout.bind, queue.text[i].text, ROOM);
-	}
+	turn_describe(&queue.text[0], leaf->mr, leaf->addr);
+	turn_describe(&queue.text[1], low, 0);
 	ASSERT_EQ(0, mkt_loop_start(&loop, turn_post, &queue));
 	for (i = 0; i < mkt_scale(100, 10); i++) {
 		unsigned int before = atomic_load(&loop.rounds);
