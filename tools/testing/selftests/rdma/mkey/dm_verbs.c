@@ -296,27 +296,7 @@ TEST_F(dm, announced)
 }
 
 /* device memory of side 1, which side 0 reaches */
-FIXTURE(dm_rdma)
-{
-	struct mkt_setup s;
-};
-
-FIXTURE_SETUP(dm_rdma)
-{
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 128 * 1024,
-		.dm = 64 * 1024,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-}
-
-FIXTURE_TEARDOWN(dm_rdma)
-{
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
+MKT_FIXTURE(dm_rdma, .host = 128 * 1024, .dm = 64 * 1024)
 
 /* MRs over one buffer that overlap and have different addresses */
 TEST_F(dm_rdma, several_regions)

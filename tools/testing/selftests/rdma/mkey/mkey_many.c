@@ -103,8 +103,7 @@ FIXTURE_TEARDOWN(many)
 }
 
 /* the other side reads through @key the bytes at @pos */
-static int many_read(struct mkt_setup *s, struct ibv_mr *key,
-			    const uint32_t *pos, size_t length)
+static int many_read(struct mkt_setup *s, struct ibv_mr *key, const uint32_t *pos, size_t length)
 {
 	struct mkt_end end = { .arena = &s->arena[1], .mr = key };
 	struct mkt_xfer xfer = {
@@ -119,9 +118,8 @@ static int many_read(struct mkt_setup *s, struct ibv_mr *key,
 }
 
 /* key @i has its old binding, or that of bind @i */
-static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf,
-			     struct ibv_mr *key, const struct ibmkey_range *was,
-			     const struct ibmkey_bind *bind)
+static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf, struct ibv_mr *key,
+		      const struct ibmkey_range *was, const struct ibmkey_bind *bind)
 {
 	struct ibmkey_info info;
 	uint32_t pos[128];

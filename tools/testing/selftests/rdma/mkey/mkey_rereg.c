@@ -45,8 +45,8 @@ FIXTURE_TEARDOWN(rereg)
 }
 
 /* tells the arena where leaf 0 is now */
-static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset,
-			      size_t length, uint64_t iova)
+static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset, size_t length,
+		       uint64_t iova)
 {
 	struct mkt_arena *arena = &s->arena[1];
 
@@ -58,9 +58,8 @@ static int rereg_moved(struct mkt_setup *s, unsigned int mem, size_t offset,
 }
 
 /* registers leaf 0 again; its addresses are the process's plus @shift */
-static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd,
-			   uint32_t access, unsigned int mem, size_t offset, size_t length,
-			   uint64_t shift)
+static int rereg_to(struct mkt_setup *s, uint32_t flags, struct ibv_pd *pd, uint32_t access,
+		    unsigned int mem, size_t offset, size_t length, uint64_t shift)
 {
 	struct mkt_arena *arena = &s->arena[1];
 	uint8_t *start = arena->mem[mem].host + offset;
