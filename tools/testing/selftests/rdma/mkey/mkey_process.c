@@ -19,7 +19,8 @@ FIXTURE(process)
 	struct mkt_peer self;
 	struct ibv_mr *key;		/* on device 1 */
 	struct mkt_child child;
-	int count[2];			/* MRs before there was a child */
+	int count[2];			/* MRs and QPs before there was a child */
+	struct mkt_pool pool;		/* device memory before there was one */
 };
 
 FIXTURE_SETUP(process)
@@ -38,6 +39,8 @@ FIXTURE_SETUP(process)
 	mkt_qp_self(&self->qp, &self->self);
 	self->count[0] = mkt_dev_count(&self->dev[1], "mr");
 	self->count[1] = mkt_dev_count(&self->dev[1], "qp");
+	/* zeros without debugfs */
+	mkt_pool(&self->dev[1], "host", &self->pool);
 	ASSERT_EQ(0, mkt_child_start(&self->child, &self->self, 256 * 1024,
 				     8192));
 	ASSERT_EQ(0, mkt_qp_connect(&self->qp, &self->child.info.qp,
@@ -183,6 +186,20 @@ TEST_F(process, other_unbinds)
 	EXPECT_EQ(0, mkt_child_end(&self->child, true));
 }
 
+/* the child's MRs, queue pairs and device memory are gone */
+static void process_left_nothing(struct __test_metadata *_metadata, FIXTURE_DATA(process) *self)
+{
+	struct mkt_pool now = {};
+
+	if (self->count[0] >= 0) {
+		EXPECT_EQ(self->count[0], mkt_dev_count(&self->dev[1], "mr"));
+		EXPECT_EQ(self->count[1], mkt_dev_count(&self->dev[1], "qp"));
+	}
+	mkt_pool(&self->dev[1], "host", &now);
+	EXPECT_EQ(self->pool.used, now.used);
+	EXPECT_EQ(self->pool.buffers, now.buffers);
+}
+
 /* nothing of the process is left, whatever was in progress */
 static void process_gone(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(process) *self, bool by_force)
@@ -222,10 +239,7 @@ static void process_gone(struct __test_metadata *_metadata,
 	EXPECT_NE(IBV_WC_SUCCESS,
 		  process_write(&self->qp, arena, 0, self->child.info.rkey,
 				MKT_WRITE));
-	if (self->count[0] >= 0) {
-		EXPECT_EQ(self->count[0], mkt_dev_count(&self->dev[1], "mr"));
-		EXPECT_EQ(self->count[1], mkt_dev_count(&self->dev[1], "qp"));
-	}
+	process_left_nothing(_metadata, self);
 }
 
 TEST_F(process, killed)
@@ -249,64 +263,7 @@ TEST_F(process, killed_again_and_again)
 					     256 * 1024, 8192));
 	}
 	ASSERT_EQ(0, mkt_child_end(&self->child, true));
-	if (self->count[0] >= 0) {
-		EXPECT_EQ(self->count[0], mkt_dev_count(&self->dev[1], "mr"));
-	}
-}
-
-/* allocates all device memory and returns its bytes; it stays allocated */
-static uint64_t process_take_all(struct mkt_dev *dev)
-{
-	struct ibv_alloc_dm_attr attr = {
-		.length = mkt_scale(64, 1024) * 1024,
-	};
-	uint64_t taken = 0;
-	struct ibv_dm *dm;
-
-	while ((dm = ibv_alloc_dm(dev->ctx, &attr))) {
-		ibv_reg_dm_mr(dev->pd, dm, 1, 1000,
-			      MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
-		taken += attr.length;
-	}
-	return errno == ENOMEM ? taken : 0;
-}
-
-/* the device memory of a killed process is available to the next one */
-TEST_F(process, device_memory)
-{
-	uint64_t taken[3] = {};
-	unsigned int i;
-	int fd[2];
-
-	if (self->dev[1].caps.max_dm_size > 1ull << 30) {
-		SKIP(return, "too much device memory to take all of it");
-	}
-	ASSERT_EQ(0, mkt_child_end(&self->child, true));
-	for (i = 0; i < 3; i++) {
-		pid_t pid;
-
-		ASSERT_EQ(0, pipe(fd));
-		pid = fork();
-		ASSERT_LE(0, pid);
-		if (!pid) {
-			struct mkt_dev dev;
-
-			if (!mkt_dev_open(&dev, 1)) {
-				taken[i] = process_take_all(&dev);
-			}
-			if (write(fd[1], &taken[i], 8) != 8) {
-				_exit(1);
-			}
-			pause();
-		}
-		ASSERT_EQ(8, read(fd[0], &taken[i], 8));
-		kill(pid, SIGKILL);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
-		EXPECT_LT(0, taken[i]);
-		EXPECT_EQ(taken[0], taken[i]);
-		close(fd[0]);
-		close(fd[1]);
-	}
+	process_left_nothing(_metadata, self);
 }
 
 /* none of this needs a privilege */
