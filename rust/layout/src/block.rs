@@ -7,7 +7,7 @@ use core::num::NonZeroU64;
 
 use super::dims::{Digits, Dims, MAX_DIMS};
 use super::extent::Extent;
-use super::run::{step, Error, Run};
+use super::run::{step, Run};
 
 /// A repeated block of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -80,12 +80,13 @@ impl Block {
         self.start
     }
 
-    pub(super) fn extent(&self, dims: &Dims) -> Result<Extent, Error> {
+    /// Returns the bytes of all repetitions; [`None`] if an address does not fit 64 bits.
+    pub(super) fn extent(&self, dims: &Dims) -> Option<Extent> {
         let mut extent = Extent::new(self.leaf, self.addr, self.bytes_count)?;
         for (stride, count) in dims.inner_first(&self.stride).zip(dims.counts()) {
             extent = extent.repeat(count.get(), *stride)?;
         }
-        Ok(extent)
+        Some(extent)
     }
 
     /// Sets the offset of the first byte among those of one index tuple, and the strides beyond

@@ -330,9 +330,9 @@ where
     I: AsIndexed,
 {
     let first = part.addr.checked_add(offset)?;
-    let mut extent = Extent::new(part.leaf, first, part.len).ok()?;
+    let mut extent = Extent::new(part.leaf, first, part.len)?;
     for (count, stride) in outer.counts.iter().zip(part.strides) {
-        extent = extent.repeat(*count, stride).ok()?;
+        extent = extent.repeat(*count, stride)?;
     }
     let inner = around(layout, extent.start(), extent.last())?;
     let first = first.checked_sub(inner.start)?;

@@ -4,7 +4,7 @@
 
 use core::num::NonZeroU64;
 
-use super::run::{step, Error};
+use super::run::{step, Error, Part};
 
 /// The largest number of dimensions of an interleaved layout.
 pub const MAX_DIMS: usize = 8;
@@ -30,7 +30,7 @@ impl Dims {
     /// Sets the repeat counts, outermost first.
     pub(super) fn set(&mut self, repeat_count: &[u64]) -> Result<(), Error> {
         if repeat_count.is_empty() {
-            return Err(Error::Zero);
+            return Err(Error::Zero(Part::All));
         }
         if repeat_count.len() > MAX_DIMS {
             return Err(Error::TooManyDims);
@@ -40,8 +40,13 @@ impl Dims {
             *count = NonZeroU64::MIN;
         }
         self.used = repeat_count.len();
-        for (count, repeat) in self.counts.iter_mut().zip(repeat_count.iter().rev()) {
-            *count = NonZeroU64::new(*repeat).ok_or(Error::Zero)?;
+        for (dim, repeat) in repeat_count.iter().enumerate() {
+            let count = NonZeroU64::new(*repeat);
+            let inner = self.used.wrapping_sub(dim).wrapping_sub(1);
+            if let Some(to) = self.counts.get_mut(inner) {
+                // CAST: The number is less than `MAX_DIMS`.
+                *to = count.ok_or(Error::Zero(Part::Dim(dim as u32)))?;
+            }
         }
         Ok(())
     }

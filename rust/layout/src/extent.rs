@@ -15,11 +15,11 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Makes the extent of bytes `start..start + len` of `leaf`.
-    pub(super) fn new(leaf: u32, start: u64, len: u64) -> Result<Self, Error> {
-        let before_last = len.checked_sub(1).ok_or(Error::Zero)?;
-        let last = start.checked_add(before_last).ok_or(Error::Overflow)?;
-        Ok(Self { leaf, start, last })
+    /// Makes the extent of bytes `start..start + len` of `leaf`. Returns [`None`] without bytes, and
+    /// if an address does not fit 64 bits.
+    pub(super) fn new(leaf: u32, start: u64, len: u64) -> Option<Self> {
+        let last = start.checked_add(len.checked_sub(1)?)?;
+        Some(Self { leaf, start, last })
     }
 
     /// Makes the extent of bytes `start..=last` of `leaf`.
@@ -27,21 +27,19 @@ impl Extent {
         Self { leaf, start, last }
     }
 
-    /// Repeats the extent `count` times, `stride` bytes apart.
+    /// Repeats the extent `count` times, `stride` bytes apart. Returns [`None`] if an address does
+    /// not fit 64 bits.
     ///
     /// The lowest repetition over several dimensions is the lowest one in each dimension. The same
     /// holds for the highest. So this function can be applied to one dimension after another.
-    pub(super) fn repeat(self, count: u64, stride: i64) -> Result<Self, Error> {
-        let reach = stride
-            .unsigned_abs()
-            .checked_mul(count.saturating_sub(1))
-            .ok_or(Error::Overflow)?;
+    pub(super) fn repeat(self, count: u64, stride: i64) -> Option<Self> {
+        let reach = stride.unsigned_abs().checked_mul(count.saturating_sub(1))?;
         if stride < 0 {
-            let start = self.start.checked_sub(reach).ok_or(Error::Overflow)?;
-            Ok(Self { start, ..self })
+            let start = self.start.checked_sub(reach)?;
+            Some(Self { start, ..self })
         } else {
-            let last = self.last.checked_add(reach).ok_or(Error::Overflow)?;
-            Ok(Self { last, ..self })
+            let last = self.last.checked_add(reach)?;
+            Some(Self { last, ..self })
         }
     }
 

@@ -96,9 +96,9 @@ impl Grid {
     #[inline]
     pub(super) fn extent(&self) -> Option<Extent> {
         let piece = &self.piece;
-        let mut extent = Extent::new(piece.leaf, piece.addr, piece.len).ok()?;
+        let mut extent = Extent::new(piece.leaf, piece.addr, piece.len)?;
         for axis in self.axes.iter().take(self.used) {
-            extent = extent.repeat(axis.count.get(), axis.stride).ok()?;
+            extent = extent.repeat(axis.count.get(), axis.stride)?;
         }
         Some(extent)
     }

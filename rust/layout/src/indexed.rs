@@ -4,7 +4,7 @@
 
 use super::extent::{Extent, Reach};
 use super::pieces::{Pieces, PiecesWalk, Scale};
-use super::run::{step, Error, Run};
+use super::run::{step, Error, Part, Run};
 
 /// Indices of one of two sizes.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,12 @@ impl IndexSlice<'_> {
             Self::U32(indices) => indices.get(at).copied().map(u64::from),
             Self::U64(indices) => indices.get(at).copied(),
         }
+    }
+
+    /// Returns the number of the first index that is `wanted`, or of all indices.
+    fn position(&self, wanted: u64) -> usize {
+        let is_other = |at: &usize| self.get(*at) != Some(wanted);
+        (0..self.len()).take_while(is_other).count()
     }
 
     /// Returns the smallest and the largest index.
@@ -122,18 +128,23 @@ impl<I: Indices> Indexed<I> {
     /// - [`Error::Overflow`] if the sum of the bytes, or the address of the
     ///   last byte of a block, does not fit 64 bits.
     pub fn new(leaf: u32, addr: u64, unit: u64, block_len: u64, indices: I) -> Result<Self, Error> {
-        let (min, max) = indices.as_slice().bounds().ok_or(Error::Zero)?;
-        if unit == 0 || block_len == 0 {
-            return Err(Error::Zero);
+        let (min, max) = indices.as_slice().bounds().ok_or(Error::Zero(Part::All))?;
+        if unit == 0 {
+            return Err(Error::Zero(Part::Unit));
         }
-        let count = u64::try_from(indices.as_slice().len()).map_err(|_| Error::Overflow)?;
+        if block_len == 0 {
+            return Err(Error::Zero(Part::Entry(0)));
+        }
+        let too_long = Error::Overflow(Part::All);
+        let count = u64::try_from(indices.as_slice().len()).map_err(|_| too_long)?;
         let at = |index: u64| addr.checked_add(index.checked_mul(unit)?);
         let before_last = block_len.saturating_sub(1);
-        let ends = || {
-            let (start, last) = (at(min)?, at(max)?.checked_add(before_last)?);
-            Some(((start, last), count.checked_mul(block_len)?))
-        };
-        let (bounds, length) = ends().ok_or(Error::Overflow)?;
+        let bounds = || Some((at(min)?, at(max)?.checked_add(before_last)?));
+        let bounds = bounds().ok_or_else(|| {
+            let highest = indices.as_slice().position(max);
+            Error::Overflow(Part::entry(highest))
+        })?;
+        let length = count.checked_mul(block_len).ok_or(too_long)?;
         Ok(Self {
             indices,
             scale: Scale {
@@ -181,6 +192,12 @@ impl<I: Indices> Indexed<I> {
     pub fn block(&self, at: usize) -> Option<Run> {
         let index = self.indices.as_slice().get(at)?;
         Some(self.scale.block(index))
+    }
+
+    /// Returns the extent of block number `at`, if there is one.
+    pub(super) fn extent(&self, at: usize) -> Option<Extent> {
+        let block = self.block(at)?;
+        Extent::new(block.leaf, block.addr, block.len)
     }
 
     /// Returns the blocks and their extent.

@@ -9,11 +9,11 @@ use core::ops::DerefMut;
 
 use super::block::{Block, BlocksWalk};
 use super::dims::{Dims, MAX_DIMS};
-use super::extent::Reach;
+use super::extent::{Extent, Reach};
 use super::grid::{Grid, GridWalk};
 use super::pattern::Pattern;
 use super::rows::Walk;
-use super::run::{Error, Row, Run};
+use super::run::{Error, Part, Row, Run};
 
 /// The method that finds the bytes of an interleaved layout.
 #[derive(Clone, Debug)]
@@ -56,23 +56,23 @@ impl Shape {
     fn make(&mut self, repeat_count: &[u64], blocks: &mut [Block]) -> Result<(), Error> {
         let dims = &mut self.dims;
         dims.set(repeat_count)?;
-        if blocks.iter().any(|block| block.bytes_count() == 0) {
-            return Err(Error::Zero);
+        if let Some(at) = blocks.iter().position(|block| block.bytes_count() == 0) {
+            return Err(Error::Zero(Part::entry(at)));
         }
+        let too_long = Error::Overflow(Part::All);
         let mut group = 0u64;
-        for block in blocks.iter_mut() {
+        for (at, block) in blocks.iter_mut().enumerate() {
             block.place(group, dims);
-            block.extent(dims)?;
-            group = group
-                .checked_add(block.bytes_count())
-                .ok_or(Error::Overflow)?;
+            let extent = block.extent(dims);
+            extent.ok_or(Error::Overflow(Part::entry(at)))?;
+            group = group.checked_add(block.bytes_count()).ok_or(too_long)?;
         }
         // Blocks have bytes, so only a layout without blocks has a group of zero bytes.
-        self.group = NonZeroU64::new(group).ok_or(Error::Zero)?;
+        self.group = NonZeroU64::new(group).ok_or(Error::Zero(Part::All))?;
         self.length = dims
             .product()
             .and_then(|product| product.checked_mul(group))
-            .ok_or(Error::Overflow)?;
+            .ok_or(too_long)?;
         match Self::piece(&self.dims, blocks, group) {
             Some((piece, stride)) => {
                 let counts = self.dims.counts().iter().copied();
@@ -193,6 +193,11 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         &self.blocks
     }
 
+    /// Returns the extent of block `index`, if there is one.
+    pub(super) fn extent(&self, index: usize) -> Option<Extent> {
+        self.blocks.get(index)?.extent(self.dims())
+    }
+
     /// Returns the pieces of block `index` and their extent, if there is one. Blocks that form one
     /// piece are block 0.
     pub(super) fn reach(&self, index: usize) -> Option<Reach> {
@@ -202,7 +207,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
         }
         let block = self.blocks.get(index)?;
         Some(Reach {
-            extent: block.extent(&shape.dims).ok()?,
+            extent: block.extent(&shape.dims)?,
             count: self.repeat_counts().fold(1, u64::saturating_mul),
         })
     }

@@ -6,13 +6,13 @@ use core::borrow::Borrow;
 use core::ops::DerefMut;
 
 use super::block::Block;
-use super::extent::Reach;
+use super::extent::{Extent, Reach};
 use super::indexed::{AsIndexed, NoIndexed};
 use super::interleaved::{Interleaved, Shape};
 use super::list::List;
 use super::pieces::Entry;
 use super::rows::{Rows, Runs, Walk};
-use super::run::{check_range, Error, Row, Run};
+use super::run::{check_range, Error, Part, Row, Run};
 
 /// The layout that is bound to a key.
 ///
@@ -53,6 +53,16 @@ where
             Self::Interleaved(interleaved) => interleaved.blocks().len(),
             Self::Indexed(indexed) => indexed.as_indexed().indices().len(),
         }
+    }
+
+    /// Returns the number of the first entry, block or index whose extent is `wanted`.
+    pub fn position(&self, mut wanted: impl FnMut(Extent) -> bool) -> Option<usize> {
+        let extent = |at: usize| match self {
+            Self::List(list) => list.entries().get(at)?.extent(),
+            Self::Interleaved(interleaved) => interleaved.extent(at),
+            Self::Indexed(indexed) => indexed.as_indexed().extent(at),
+        };
+        (0..self.count()).find(|at| extent(*at).is_some_and(&mut wanted))
     }
 
     /// Calls `each` with the pieces and their extent, in order: once for adjacent entries in one
@@ -125,7 +135,7 @@ where
     pub fn resolve(&self, offset: u64, len: u64) -> Result<Run, Error> {
         check_range(offset, len, self.length())?;
         if len == 0 {
-            return Err(Error::Zero);
+            return Err(Error::Zero(Part::All));
         }
         let found = match self {
             Self::List(list) => list.piece(offset),

@@ -56,4 +56,4 @@ pub use self::layouts::Layout;
 pub use self::list::List;
 pub use self::pieces::{Addrs, Entry, Scale};
 pub use self::rows::{GatherList, Rows, Runs, Segment};
-pub use self::run::{Error, Row, Run};
+pub use self::run::{Error, Part, Row, Run};

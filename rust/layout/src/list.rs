@@ -80,7 +80,7 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     pub(super) fn reach<E>(&self, mut each: impl FnMut(Reach) -> Result<(), E>) -> Result<(), E> {
         let mut all: Option<Reach> = None;
         for entry in self.entries.iter() {
-            let Ok(extent) = entry.extent() else {
+            let Some(extent) = entry.extent() else {
                 continue;
             };
             let next = Reach { extent, count: 1 };

@@ -6,7 +6,7 @@ use core::mem::size_of;
 
 use super::block::BlockAddrs;
 use super::extent::Extent;
-use super::run::{distance, step, Error, Row, Run};
+use super::run::{distance, step, Error, Part, Row, Run};
 
 /// A range of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,14 +78,19 @@ impl Entry {
     ///
     /// Those of [`List::new`](super::List::new).
     pub fn total(entries: impl Iterator<Item = Self> + Clone) -> Result<u64, Error> {
-        let mut lengths = entries.clone().map(|entry| entry.length).peekable();
-        if lengths.peek().is_none() || lengths.any(|length| length == 0) {
-            return Err(Error::Zero);
+        let mut lengths = entries.clone().map(|entry| entry.length);
+        if let Some(at) = lengths.position(|length| length == 0) {
+            return Err(Error::Zero(Part::entry(at)));
         }
         let mut total = 0u64;
-        for entry in entries {
-            entry.extent()?;
-            total = total.checked_add(entry.length).ok_or(Error::Overflow)?;
+        for (at, entry) in entries.enumerate() {
+            let extent = entry.extent();
+            extent.ok_or(Error::Overflow(Part::entry(at)))?;
+            let sum = total.checked_add(entry.length);
+            total = sum.ok_or(Error::Overflow(Part::All))?;
+        }
+        if total == 0 {
+            return Err(Error::Zero(Part::All));
         }
         Ok(total)
     }
@@ -101,7 +106,8 @@ impl Entry {
         self.start = start;
     }
 
-    pub(super) fn extent(&self) -> Result<Extent, Error> {
+    /// Returns the bytes of the range; [`None`] if an address does not fit 64 bits.
+    pub(super) fn extent(&self) -> Option<Extent> {
         Extent::new(self.leaf, self.addr, self.length)
     }
 }

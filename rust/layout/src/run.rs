@@ -7,12 +7,12 @@ use core::fmt;
 /// The reason for which a layout, or an access to it, is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// No entries, no dimensions, or a count or byte count of zero.
-    Zero,
+    /// A part that has no bytes, or that is zero.
+    Zero(Part),
     /// More dimensions than [`MAX_DIMS`](super::MAX_DIMS).
     TooManyDims,
-    /// The length or the address of a byte does not fit 64 bits.
-    Overflow,
+    /// A part with an address that does not fit 64 bits, or a length of all parts that does not.
+    Overflow(Part),
     /// Bytes outside of the leaf.
     OutOfLeaf,
     /// Offsets beyond the length of the layout.
@@ -21,12 +21,32 @@ pub enum Error {
     Straddles,
 }
 
+/// The part of a layout for which it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The layout as a whole, or the bytes of an access.
+    All,
+    /// The entry, block or index of this number.
+    Entry(u32),
+    /// The repeat count of this dimension.
+    Dim(u32),
+    /// The distance of successive indices.
+    Unit,
+}
+
+impl Part {
+    /// Returns the part that is entry `at`.
+    pub(super) fn entry(at: usize) -> Self {
+        Self::Entry(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Zero => "zero count or byte count",
+            Self::Zero(_) => "zero count or byte count",
             Self::TooManyDims => "too many dimensions",
-            Self::Overflow => "length or address does not fit 64 bits",
+            Self::Overflow(_) => "length or address does not fit 64 bits",
             Self::OutOfLeaf => "block outside of its leaf",
             Self::Range => "offsets beyond the layout's length",
             Self::Straddles => "access straddles two blocks",
@@ -58,7 +78,7 @@ impl Run {
     pub(super) fn part(self, pos: u64, len: u64) -> Result<Self, Error> {
         let rest = self.len.checked_sub(pos).ok_or(Error::Range)?;
         if len == 0 {
-            return Err(Error::Zero);
+            return Err(Error::Zero(Part::All));
         }
         if len > rest {
             return Err(Error::Straddles);

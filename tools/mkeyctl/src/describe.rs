@@ -209,7 +209,7 @@ impl Description {
         Ok(Self {
             layout: Layout::Interleaved(Interleaved::new(repeat_count, blocks).map_err(
                 |error| match (error, below) {
-                    (Error::Overflow, Some(at)) => {
+                    (Error::Overflow(_), Some(at)) => {
                         format!("blocks[{at}]: its strides lead to addresses below 0")
                     }
                     _ => error.to_string(),

@@ -29,7 +29,7 @@
 
 use crate::common::flat::{self, Flat};
 use crate::common::small::{long, Depth, Part, Tally, BLOCKS, DIMS};
-use crate::common::{check_access, check_shape, numbers, Spec};
+use crate::common::{check_access, check_shape, coarse, numbers, Spec};
 
 /// Counts and strides.
 const DOMAIN: std::ops::RangeInclusive<i64> = -3..=4;
@@ -59,7 +59,7 @@ fn choices<T: Clone>(domains: &[Vec<T>], f: &mut impl FnMut(&[T])) {
 fn check(spec: &Spec) -> bool {
     let layout = spec.build();
     assert_eq!(
-        layout.as_ref().map(|_| ()).map_err(|error| *error),
+        layout.as_ref().map(|_| ()).map_err(|error| coarse(*error)),
         spec.verdict(),
         "{spec:?}"
     );

@@ -4,7 +4,7 @@
 
 use crate::common::flat::{self, Flat};
 use crate::common::small::long;
-use crate::common::{check_access, check_shape, numbers, Spec};
+use crate::common::{check_access, check_shape, coarse, numbers, Spec, OVERFLOW};
 use ib_mkey_layout::{Layout, Run, MAX_DIMS};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -274,7 +274,7 @@ proptest! {
             Spec::Interleaved(_, blocks) => blocks.iter_mut().for_each(|block| block.2 += 1),
             Spec::Indexed(block, _) => block.3 += 1,
         }
-        prop_assert_eq!(spec.build().err(), Some(ib_mkey_layout::Error::Overflow));
+        prop_assert_eq!(spec.build().err().map(coarse), Some(OVERFLOW));
     }
 
     #[test]

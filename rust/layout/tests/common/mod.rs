@@ -12,9 +12,21 @@ pub mod rows;
 pub mod small;
 
 use ib_mkey_layout::{
-    Block, Entry, Error, Extent, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Reach,
-    Run, Shape, MAX_DIMS,
+    Block, Entry, Error, Extent, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Part,
+    Reach, Run, Shape, MAX_DIMS,
 };
+
+pub const ZERO: Error = Error::Zero(Part::All);
+pub const OVERFLOW: Error = Error::Overflow(Part::All);
+
+/// Returns the error without the part that is wrong.
+pub fn coarse(error: Error) -> Error {
+    match error {
+        Error::Zero(_) => ZERO,
+        Error::Overflow(_) => OVERFLOW,
+        other => other,
+    }
+}
 
 /// A layout over vectors.
 pub type VecLayout = Layout<Vec<Entry>, Vec<Block>, Shape, Indexed<VecIndices>>;
@@ -140,7 +152,7 @@ impl Spec {
         bytes
     }
 
-    /// Returns what is wrong with the layout, which must have few bytes.
+    /// Returns what is wrong with the layout, without the part. It must have few bytes.
     pub fn verdict(&self) -> Result<(), Error> {
         let (dims, zero) = match self {
             Spec::List(entries) => (1, entries.iter().any(|entry| entry.2 == 0)),
@@ -155,13 +167,13 @@ impl Spec {
         }
         let bytes = self.wide_bytes();
         if zero || bytes.is_empty() {
-            return Err(Error::Zero);
+            return Err(ZERO);
         }
         if bytes
             .iter()
             .any(|byte| byte.1 < 0 || byte.1 > i128::from(u64::MAX))
         {
-            return Err(Error::Overflow);
+            return Err(OVERFLOW);
         }
         Ok(())
     }
@@ -247,7 +259,7 @@ pub fn check_access(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usiz
                 len: len as u64,
             }),
             (Some(_), Some(_)) => Err(Error::Straddles),
-            _ => Err(Error::Zero),
+            _ => Err(ZERO),
         }
     );
 }
@@ -256,6 +268,7 @@ pub fn check_access(layout: &VecLayout, bytes: &[Byte], offset: usize, len: usiz
 pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
     assert_eq!(layout.length(), bytes.len() as u64);
     assert_eq!(layout.count(), spec.count());
+    check_position(spec, layout, bytes);
     let extents = spec.extents();
     let mut first = 0;
     let all = reaches(layout);
@@ -282,6 +295,17 @@ pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
         first += if is_list { count } else { 1 };
     }
     assert_eq!(first, extents);
+}
+
+/// Checks that a byte is found by its address in the first entry, block or index that has it.
+fn check_position(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
+    let count = spec.count();
+    let lowest = bytes.iter().map(|byte| byte.1).min();
+    let first = |byte: &&Byte| Some(byte.1) == lowest;
+    let wanted = bytes.iter().filter(first).map(|byte| byte.2 % count).min();
+    let found = layout.position(|extent| Some(extent.start()) == lowest);
+    assert_eq!(found, wanted);
+    assert_eq!(layout.position(|_| false), None);
 }
 
 /// Returns the reaches of the layout.

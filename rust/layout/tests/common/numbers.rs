@@ -2,9 +2,9 @@
 
 //! The verdict on layouts of any numbers, without listing their bytes, of which there may be 2^64.
 
-use ib_mkey_layout::{Error, MAX_DIMS};
+use ib_mkey_layout::{Error, Part, MAX_DIMS};
 
-use super::{reaches, Spec, VecLayout};
+use super::{reaches, Spec, VecLayout, OVERFLOW, ZERO};
 
 /// Returns `true` if all bytes from `addr` on have a 64-bit address.
 fn fits(addr: u64, bytes: u64, steps: impl Iterator<Item = (i64, u64)>) -> bool {
@@ -19,58 +19,73 @@ fn fits(addr: u64, bytes: u64, steps: impl Iterator<Item = (i64, u64)>) -> bool 
     is_address(first) && is_address(last)
 }
 
+/// Returns the error for the first item that is `wrong`.
+fn first<T>(items: &[T], wrong: impl Fn(&T) -> bool, error: fn(u32) -> Error) -> Result<(), Error> {
+    match items.iter().position(wrong) {
+        Some(at) => Err(error(at as u32)),
+        None => Ok(()),
+    }
+}
+
+/// Checks parts with these numbers of bytes, one after the other, and the sum of the bytes.
+fn sum<T>(parts: &[T], bytes: impl Fn(&T) -> u64, fits: impl Fn(&T) -> bool) -> Result<u64, Error> {
+    let mut sum = 0u64;
+    for (at, part) in parts.iter().enumerate() {
+        if !fits(part) {
+            return Err(Error::Overflow(Part::Entry(at as u32)));
+        }
+        sum = sum.checked_add(bytes(part)).ok_or(OVERFLOW)?;
+    }
+    match sum {
+        0 => Err(ZERO),
+        _ => Ok(sum),
+    }
+}
+
 /// Returns what is wrong with the layout, or its number of bytes if it is valid.
 pub fn verdict(spec: &Spec) -> Result<u64, Error> {
-    let (length, zero, fits) = match spec {
-        Spec::List(entries) => (
-            entries
-                .iter()
-                .try_fold(0, |sum: u128, entry| sum.checked_add(entry.2.into())),
-            entries.is_empty() || entries.iter().any(|entry| entry.2 == 0),
-            entries
-                .iter()
-                .all(|&(_, addr, length)| fits(addr, length, [].into_iter())),
-        ),
+    let no_bytes = |at| Error::Zero(Part::Entry(at));
+    match spec {
+        Spec::List(entries) => {
+            first(entries, |entry| entry.2 == 0, no_bytes)?;
+            let fits = |entry: &(u32, u64, u64)| fits(entry.1, entry.2, [].into_iter());
+            sum(entries, |entry| entry.2, fits)
+        }
         Spec::Interleaved(counts, blocks) => {
+            if counts.is_empty() {
+                return Err(ZERO);
+            }
             if counts.len() > MAX_DIMS {
                 return Err(Error::TooManyDims);
             }
-            let group = blocks.iter().map(|block| u128::from(block.2)).sum();
-            (
-                counts
-                    .iter()
-                    .try_fold(group, |n: u128, count| n.checked_mul((*count).into())),
-                counts.is_empty()
-                    || counts.contains(&0)
-                    || blocks.is_empty()
-                    || blocks.iter().any(|block| block.2 == 0),
-                blocks.iter().all(|(_, addr, bytes, strides)| {
-                    fits(
-                        *addr,
-                        *bytes,
-                        strides.iter().copied().zip(counts.iter().copied()),
-                    )
-                }),
-            )
+            first(counts, |count| *count == 0, |at| Error::Zero(Part::Dim(at)))?;
+            first(blocks, |block| block.2 == 0, no_bytes)?;
+            let group = sum(
+                blocks,
+                |block| block.2,
+                |(_, addr, bytes, strides)| {
+                    let steps = strides.iter().copied().zip(counts.iter().copied());
+                    fits(*addr, *bytes, steps)
+                },
+            )?;
+            let product = |all: u64, count: &u64| all.checked_mul(*count);
+            counts.iter().try_fold(group, product).ok_or(OVERFLOW)
         }
         Spec::Indexed((_, addr, unit, len), indices) => {
-            let reach = |index: &u64| {
-                let start = u128::from(*addr) + u128::from(*index) * u128::from(*unit);
-                start + u128::from(*len) <= 1 << 64
-            };
-            (
-                Some(indices.len() as u128 * u128::from(*len)),
-                indices.is_empty() || *unit == 0 || *len == 0,
-                indices.iter().all(reach),
-            )
+            let highest = indices.iter().max().ok_or(ZERO)?;
+            if *unit == 0 {
+                return Err(Error::Zero(Part::Unit));
+            }
+            if *len == 0 {
+                return Err(no_bytes(0));
+            }
+            let start = u128::from(*addr) + u128::from(*highest) * u128::from(*unit);
+            if start + u128::from(*len) > 1 << 64 {
+                let overflow = |at| Error::Overflow(Part::Entry(at));
+                first(indices, |index| index == highest, overflow)?;
+            }
+            len.checked_mul(indices.len() as u64).ok_or(OVERFLOW)
         }
-    };
-    if zero {
-        return Err(Error::Zero);
-    }
-    match length.map(u64::try_from) {
-        Some(Ok(length)) if fits => Ok(length),
-        _ => Err(Error::Overflow),
     }
 }
 

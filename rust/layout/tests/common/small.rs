@@ -5,6 +5,8 @@
 
 use ib_mkey_layout::{Block, Entry, Error, Interleaved, Layout, Run, MAX_DIMS};
 
+use super::{coarse, OVERFLOW, ZERO};
+
 /// The largest numbers of blocks, dimensions and bytes.
 pub const BLOCKS: usize = 3;
 pub const DIMS: usize = 3;
@@ -112,7 +114,7 @@ impl Bytes {
     fn check_place(&self, layout: &SmallLayout<'_>, start: usize, end: usize) {
         let place = layout.resolve(start as u64, (end - start) as u64);
         if start == end {
-            assert_eq!(place, Err(Error::Zero));
+            assert_eq!(place, Err(ZERO));
         } else if self.at[start].2 != self.at[end - 1].2 {
             assert_eq!(place, Err(Error::Straddles));
         } else {
@@ -188,7 +190,11 @@ impl Tally {
         self.bytes.list(counts, parts);
         let bytes = &self.bytes;
         if !bytes.has_addresses() {
-            assert_eq!(layout.err(), Some(Error::Overflow), "{counts:?} {parts:?}");
+            assert_eq!(
+                layout.err().map(coarse),
+                Some(OVERFLOW),
+                "{counts:?} {parts:?}"
+            );
             self.refused += 1;
             return;
         }
