@@ -393,6 +393,18 @@ struct ib_mkey_bind {
 int ib_bind_mkeys(const struct ib_mkey_bind *binds, u32 num, u32 *failed);
 
 /**
+ * ib_query_mkey_refused() - query why a key was not bound
+ * @mkey: the key
+ * @refused: the reason for which a function of this header, or a work request, last
+ *	refused to bind @mkey or to map a layout to it; all zero but its entry, which is
+ *	IB_MKEY_NO_ENTRY, if none did
+ *
+ * Context: process.
+ * Return: 0, or -EINVAL for an MR that is not a key.
+ */
+int ib_query_mkey_refused(struct ib_mr *mkey, struct ib_uverbs_mkey_refused *refused);
+
+/**
  * ib_unbind_mkey() - return a key to its state after ib_alloc_mkey()
  * @mkey: the key
  *

@@ -30,16 +30,16 @@ fn memory<T>(addr: u64, count: usize) -> Result<UserSlice> {
 /// `EINTR` if the process was killed meanwhile, `EFAULT` for memory that cannot be read,
 /// `EOVERFLOW` for an array that does not fit the address space, `ENOMEM`, and the errors of
 /// `each`.
-pub(crate) fn read_chunks<T: FromBytes + Immutable + KnownLayout>(
+pub(crate) fn read_chunks<T: FromBytes + Immutable + KnownLayout, E: From<Error>>(
     addr: u64,
     count: u32,
-    mut each: impl FnMut(&[T]) -> Result,
-) -> Result {
+    mut each: impl FnMut(&[T]) -> Result<(), E>,
+) -> Result<(), E> {
     const { assert!(align_of::<T>() <= align_of::<u64>()) };
     let mut reader = memory::<T>(addr, count as usize)?.reader();
     let whole = const { CHUNK - CHUNK % size_of::<T>() };
     let words = reader.len().min(whole).div_ceil(size_of::<u64>());
-    let mut buffer = KVec::from_elem(0u64, words, GFP_KERNEL)?;
+    let mut buffer = KVec::from_elem(0u64, words, GFP_KERNEL).map_err(Error::from)?;
     while !reader.is_empty() {
         sched::check_killed()?;
         let bytes = buffer.as_mut_slice().as_mut_bytes();

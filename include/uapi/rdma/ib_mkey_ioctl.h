@@ -9,7 +9,8 @@
  * UVERBS_METHOD_DM_MR_REG registers it. A key is a UVERBS_OBJECT_MR, and
  * UVERBS_METHOD_MR_DESTROY destroys it.
  *
- * Documentation/infiniband/mkey/uapi.rst lists the errors of all methods.
+ * enum ib_uverbs_mkey_reason lists the reasons to refuse a key or its layout;
+ * Documentation/infiniband/mkey/uapi.rst has the errors of all methods.
  */
 #ifndef IB_MKEY_IOCTL_H
 #define IB_MKEY_IOCTL_H
@@ -185,6 +186,12 @@ enum ib_mkey_create_attrs {
 	 * ib_uverbs_mkey_create_flags
 	 */
 	IB_MKEY_ATTR_CREATE_FLAGS,
+	/**
+	 * @IB_MKEY_ATTR_CREATE_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused:
+	 * the reason, if the call fails. Not written if uverbs refuses an attribute or
+	 * a handle.
+	 */
+	IB_MKEY_ATTR_CREATE_RESP_REFUSED,
 };
 
 /**
@@ -210,6 +217,12 @@ enum ib_mkey_bind_attrs {
 	IB_MKEY_ATTR_BIND_LAYOUT,
 	/** @IB_MKEY_ATTR_BIND_RESP_RKEY: out, u32, optional: the lkey and rkey of the key */
 	IB_MKEY_ATTR_BIND_RESP_RKEY,
+	/**
+	 * @IB_MKEY_ATTR_BIND_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused:
+	 * the reason, if the call fails. Not written if uverbs refuses an attribute or
+	 * a handle.
+	 */
+	IB_MKEY_ATTR_BIND_RESP_REFUSED,
 };
 
 /**
@@ -298,6 +311,12 @@ enum ib_mkey_bind_many_attrs {
 	 * optional: the lkeys and rkeys of the keys
 	 */
 	IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS,
+	/**
+	 * @IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused:
+	 * the reason for the key that RESP_FAILED names, if the call fails. Not written
+	 * if uverbs refuses an attribute or a handle.
+	 */
+	IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED,
 };
 
 /**
@@ -453,18 +472,235 @@ struct ib_uverbs_mkey_layout {
 };
 
 /**
- * struct ib_uverbs_mkey_refused - the last work request that could not bind a key
- * @error: errno value, 0 if no request was refused
- * @entry: number of the entry or block whose lkey, address or fields that must be
- *	zero caused the error; the number of all entries, blocks or indices if no
- *	single one of them did; 0 if the request was refused before the kernel read
- *	this number
+ * define IB_MKEY_NO_ENTRY - no single entry is the reason
+ */
+#define IB_MKEY_NO_ENTRY 0xffffffff
+
+/**
+ * enum ib_uverbs_mkey_reason - why a key was not created or bound
+ *
+ * The numbers stay. Later versions may add reasons. drivers/infiniband/ulp/mkey/errors.rs
+ * gives each its errno value.
+ */
+enum ib_uverbs_mkey_reason {
+	/** @IB_UVERBS_MKEY_REASON_NONE: no reason is known; the errno value says all */
+	IB_UVERBS_MKEY_REASON_NONE = 0,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_MEMORY: no memory, or max_key_memory or
+	 * max_key_memory_per_user is reached
+	 */
+	IB_UVERBS_MKEY_REASON_MEMORY,
+	/** @IB_UVERBS_MKEY_REASON_KILLED: the process was killed */
+	IB_UVERBS_MKEY_REASON_KILLED,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_BUSY: a memory window or a bound key refers to the key, or
+	 * another thread changes it
+	 */
+	IB_UVERBS_MKEY_REASON_BUSY,
+	/** @IB_UVERBS_MKEY_REASON_NOT_A_KEY: the MR is not a key */
+	IB_UVERBS_MKEY_REASON_NOT_A_KEY,
+	/** @IB_UVERBS_MKEY_REASON_DEVICE: the device has no keys */
+	IB_UVERBS_MKEY_REASON_DEVICE,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_MAX_ENTRIES: %value, the number of entries of a new key,
+	 * is not 1 to IB_MKEY_MAX_INDICES
+	 */
+	IB_UVERBS_MKEY_REASON_MAX_ENTRIES,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_COMP_MASK: %value, a comp_mask, has an unknown bit: that
+	 * of the entry, if there is one
+	 */
+	IB_UVERBS_MKEY_REASON_COMP_MASK,
+	/** @IB_UVERBS_MKEY_REASON_RESERVED: the field reserved is %value and not zero */
+	IB_UVERBS_MKEY_REASON_RESERVED,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES: bytes after the last field that the kernel
+	 * knows are not zero
+	 */
+	IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES,
+	/** @IB_UVERBS_MKEY_REASON_FAULT: the caller's memory at address %value cannot be read */
+	IB_UVERBS_MKEY_REASON_FAULT,
+	/** @IB_UVERBS_MKEY_REASON_KIND: %value is no kind of a layout */
+	IB_UVERBS_MKEY_REASON_KIND,
+	/** @IB_UVERBS_MKEY_REASON_ENTRY_SIZE: %value is not the size of an entry of this kind */
+	IB_UVERBS_MKEY_REASON_ENTRY_SIZE,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_NOT_INTERLEAVED: num_dims or repeat_count is not zero, and
+	 * the layout is not interleaved
+	 */
+	IB_UVERBS_MKEY_REASON_NOT_INTERLEAVED,
+	/** @IB_UVERBS_MKEY_REASON_DIMS: num_dims is %value and not 1 to IB_MKEY_MAX_DIMS */
+	IB_UVERBS_MKEY_REASON_DIMS,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_ONE_INDEXED: num_entries is %value and not 1, and the
+	 * layout is indexed
+	 */
+	IB_UVERBS_MKEY_REASON_ONE_INDEXED,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_ACCESS: a flag of %value, the access flags, is unknown, or
+	 * a key cannot have it
+	 */
+	IB_UVERBS_MKEY_REASON_ACCESS,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_LOCAL_WRITE: %value, the access flags, has remote write or
+	 * atomic without local write
+	 */
+	IB_UVERBS_MKEY_REASON_LOCAL_WRITE,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_DEVICE_ACCESS: the device lacks a flag of %value, the
+	 * access flags
+	 */
+	IB_UVERBS_MKEY_REASON_DEVICE_ACCESS,
+	/** @IB_UVERBS_MKEY_REASON_EMPTY: there are no entries, blocks or indices */
+	IB_UVERBS_MKEY_REASON_EMPTY,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_TOO_MANY: there are more than %value entries, blocks or
+	 * indices
+	 */
+	IB_UVERBS_MKEY_REASON_TOO_MANY,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_STRIDE: the stride of dimension %value, which the layout
+	 * lacks, is not zero
+	 */
+	IB_UVERBS_MKEY_REASON_STRIDE,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_LKEY: the lkey %value names no MR in the protection domain
+	 * of the key
+	 */
+	IB_UVERBS_MKEY_REASON_LKEY,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_LEAF: the MR of the lkey %value is of a type that cannot
+	 * be a leaf
+	 */
+	IB_UVERBS_MKEY_REASON_LEAF,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_NO_LENGTH: the MR of the lkey %value has no bytes, such as
+	 * an unbound key
+	 */
+	IB_UVERBS_MKEY_REASON_NO_LENGTH,
+	/** @IB_UVERBS_MKEY_REASON_ITSELF: the lkey %value is that of the key itself */
+	IB_UVERBS_MKEY_REASON_ITSELF,
+	/** @IB_UVERBS_MKEY_REASON_LEVELS: the MR of the lkey %value is a key of too many levels */
+	IB_UVERBS_MKEY_REASON_LEVELS,
+	/** @IB_UVERBS_MKEY_REASON_INDEX_BYTES: the size of an index is %value and not 4 or 8 */
+	IB_UVERBS_MKEY_REASON_INDEX_BYTES,
+	/** @IB_UVERBS_MKEY_REASON_NO_BYTES: the length or bytes_count is zero */
+	IB_UVERBS_MKEY_REASON_NO_BYTES,
+	/** @IB_UVERBS_MKEY_REASON_NO_REPEAT: repeat_count of dimension %value is zero */
+	IB_UVERBS_MKEY_REASON_NO_REPEAT,
+	/** @IB_UVERBS_MKEY_REASON_NO_UNIT: unit is zero */
+	IB_UVERBS_MKEY_REASON_NO_UNIT,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_ADDRESS: an address of the entry, block or index does not
+	 * fit 64 bits
+	 */
+	IB_UVERBS_MKEY_REASON_ADDRESS,
+	/** @IB_UVERBS_MKEY_REASON_LENGTH: the length of the layout does not fit 64 bits */
+	IB_UVERBS_MKEY_REASON_LENGTH,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_LEAF_ACCESS: the access flags need a flag that the MR of
+	 * the lkey %value lacks
+	 */
+	IB_UVERBS_MKEY_REASON_LEAF_ACCESS,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_BEFORE_LEAF: a byte is before %value, the first address of
+	 * the MR
+	 */
+	IB_UVERBS_MKEY_REASON_BEFORE_LEAF,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_BEYOND_LEAF: a byte is after %value, the last address of
+	 * the MR
+	 */
+	IB_UVERBS_MKEY_REASON_BEYOND_LEAF,
+	/** @IB_UVERBS_MKEY_REASON_PIECES: keys over keys have more than %value pieces of memory */
+	IB_UVERBS_MKEY_REASON_PIECES,
+	/** @IB_UVERBS_MKEY_REASON_FLUSH_ON_DEMAND: a flush to persistence with pages on demand */
+	IB_UVERBS_MKEY_REASON_FLUSH_ON_DEMAND,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_FLUSH_PIECES: a flush to persistence of more than %value
+	 * pieces
+	 */
+	IB_UVERBS_MKEY_REASON_FLUSH_PIECES,
+	/** @IB_UVERBS_MKEY_REASON_FLUSH_BYTES: a flush to persistence of more than %value bytes */
+	IB_UVERBS_MKEY_REASON_FLUSH_BYTES,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_RKEY: %value, the new rkey, differs from that of the key
+	 * in more than the low 8 bits, or is not zero without IB_UVERBS_MKEY_BIND_RKEY
+	 */
+	IB_UVERBS_MKEY_REASON_RKEY,
+	/** @IB_UVERBS_MKEY_REASON_CIRCLE: the layout leads back to the key through other keys */
+	IB_UVERBS_MKEY_REASON_CIRCLE,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_NUM_KEYS: there are %value keys and not 1 to
+	 * IB_MKEY_MAX_BINDS, or descriptions of another size
+	 */
+	IB_UVERBS_MKEY_REASON_NUM_KEYS,
+	/** @IB_UVERBS_MKEY_REASON_TWICE: the key is named twice */
+	IB_UVERBS_MKEY_REASON_TWICE,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_OTHER_DEVICE: the key belongs to another device than the
+	 * first one
+	 */
+	IB_UVERBS_MKEY_REASON_OTHER_DEVICE,
+	/** @IB_UVERBS_MKEY_REASON_VERSION: %value is not IB_MKEY_LAYOUT_VERSION */
+	IB_UVERBS_MKEY_REASON_VERSION,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION: the description has another length than its
+	 * header says; there are %value bytes
+	 */
+	IB_UVERBS_MKEY_REASON_DESCRIPTION,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION_LKEY: the lkey %value names no MR in the
+	 * protection domain of the queue pair
+	 */
+	IB_UVERBS_MKEY_REASON_DESCRIPTION_LKEY,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION_LEAF: the MR of the lkey %value, with the
+	 * description, is on demand or of another type
+	 */
+	IB_UVERBS_MKEY_REASON_DESCRIPTION_LEAF,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE: the description is not within the MR of
+	 * the lkey %value
+	 */
+	IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_TAG: %value, the rkey that the request names, is not that
+	 * of the key
+	 */
+	IB_UVERBS_MKEY_REASON_TAG,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_NOT_MAPPED: no layout is mapped to the key under the rkey
+	 * %value
+	 */
+	IB_UVERBS_MKEY_REASON_NOT_MAPPED,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_INDICES: the address of the indices is %value and not zero
+	 * in a description for a work request; a kernel user gives indices of both sizes or
+	 * of none
+	 */
+	IB_UVERBS_MKEY_REASON_INDICES,
+	/**
+	 * @IB_UVERBS_MKEY_REASON_ALL_MAPPED: as many layouts are mapped to the key as it
+	 * can have
+	 */
+	IB_UVERBS_MKEY_REASON_ALL_MAPPED,
+};
+
+/**
+ * struct ib_uverbs_mkey_refused - why a key was not created or bound
+ * @error: errno value; in a query 0 if no work request was refused
+ * @entry: number of the entry, block or index that is the reason, or IB_MKEY_NO_ENTRY
+ * @reason: enum ib_uverbs_mkey_reason
  * @comp_mask: zero; bits stand for fields of later versions that are filled in
+ * @value: what the reason says, or zero
  */
 struct ib_uverbs_mkey_refused {
 	__u32 error;
 	__u32 entry;
+	__u32 reason;
 	__u32 comp_mask;
+	__aligned_u64 value;
 };
 
 /**

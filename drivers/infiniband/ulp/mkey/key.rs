@@ -19,9 +19,9 @@ pub(crate) use description::{Description, Range};
 use crate::{
     backend::{Backend, Claimed, ClaimedMr, Hw},
     counters::{self, Count},
+    errors::{Refused, Result},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        error::eloop,
         rdma::{mr_key, Mr, OwnedMr, Pd},
         sync::{pending::Timeout, rcu_arc::RcuUnique},
     },
@@ -30,7 +30,7 @@ use crate::{
     region::{
         binding::{Binding, MAX_INDICES},
         flat::{MAX_PIECES, MAX_PIECES_OF_REQUEST},
-        rebind::{apply, Change, QueuedBind, Refused},
+        rebind::{apply, Change, QueuedBind, RefusedChange},
         rights::Origin,
         staged::StagedLayouts,
         Kind, Region,
@@ -51,16 +51,12 @@ pub(crate) struct Key<'a> {
 
 impl<'a> Key<'a> {
     /// Returns the key whose MR is `mr`.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if `mr` is not a key; `EOPNOTSUPP` for an MR of a device that is not extended.
     pub(crate) fn of(mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let core = Core::of(mr.device())?;
-        let mr = Hw::claimed(mr).ok_or(EINVAL)?;
-        let region = core.region_of(mr).ok_or(EINVAL)?;
+        let mr = Hw::claimed(mr).ok_or(Refused::NOT_A_KEY)?;
+        let region = core.region_of(mr).ok_or(Refused::NOT_A_KEY)?;
         let Kind::Key { max_entries, .. } = region.kind else {
-            return Err(EINVAL);
+            return Err(Refused::NOT_A_KEY);
         };
         Ok(Self {
             core,
@@ -91,7 +87,7 @@ impl<'a> Key<'a> {
     ///
     /// `EBUSY` while a memory window or a bound key refers to the key; `EINTR` as for
     /// [`Region::unbind`].
-    pub(crate) fn unbind(&self) -> Result {
+    pub(crate) fn unbind(&self) -> Result<(), Error> {
         let pins = &self.core.pins;
         self.region
             .unbind(pins, self.mr, Origin::Call, None, self.timeout())?;
@@ -136,13 +132,9 @@ impl<'a> Key<'a> {
 
 /// Makes an unbound key of up to `max_entries` entries, blocks or indices. If it `yields`, the
 /// deregistration of one of its leaves unbinds it.
-///
-/// # Errors
-///
-/// `EINVAL` if `max_entries` is 0 or exceeds [`MAX_INDICES`]; `ENOMEM`.
 pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Result<OwnedMr> {
     if max_entries == 0 || max_entries > MAX_INDICES {
-        return Err(EINVAL);
+        return Err(Refused::MAX_ENTRIES.with(max_entries));
     }
     let (bytes, staged) = if pd.is_kernels() {
         (cost::KERNELS_KEY, Some(StagedLayouts::new()?))
@@ -173,14 +165,11 @@ pub(crate) struct Described<'a> {
 }
 
 impl Described<'_> {
-    /// Chooses `rkey` as the lkey and rkey that the bind gives the key.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if more than the low 8 bits differ.
+    /// Chooses `rkey` as the lkey and rkey that the bind gives the key. Only the low 8 bits may
+    /// differ.
     pub(crate) fn choose(&mut self, rkey: u32) -> Result {
         if !mr_key::is_same_index(rkey, self.key.mr.rkey()) {
-            return Err(EINVAL);
+            return Err(Refused::RKEY.with(rkey));
         }
         self.rkey = Some(rkey);
         Ok(())
@@ -193,19 +182,15 @@ impl Described<'_> {
         }
     }
 
-    /// Binds the key to the description.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` while a memory window or another bound key refers to the key, `ELOOP` if the key
-    /// would refer to itself.
+    /// Binds the key to the description. Fails while a memory window or another bound key refers
+    /// to the key.
     pub(crate) fn bind(mut self) -> Result {
         let Key {
             core, mr, region, ..
         } = self.key;
         let (new, timeout) = (&mut self.binding, self.key.timeout());
         let bound = region.bind_as(&core.pins, mr, new, self.rkey, timeout);
-        bound.map_err(|error| self.why(error))?;
+        bound.map_err(|error| self.why(error.into()))?;
         counters::add(Count::Bind, 1);
         Ok(())
     }
@@ -217,10 +202,6 @@ impl Described<'_> {
 
     /// Binds the key to the description in the order of a queue, for a work request that names it
     /// by the rkey `key`, or by its MR. The lkey and rkey become `new_key`.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::bind`] and of [`Region::bind_from_queue`].
     pub(crate) fn bind_from_queue(
         mut self,
         key: Option<u32>,
@@ -237,7 +218,10 @@ impl Described<'_> {
             timeout,
         };
         let bound = region.bind_from_queue(&queued, &core.pins, mr, &mut self.binding);
-        bound.map_err(|error| self.why(error))?;
+        bound.map_err(|error| match error {
+            EINVAL => Refused::TAG.with(key.unwrap_or(new_key)),
+            _ => self.why(error.into()),
+        })?;
         counters::add(Count::Bind, 1);
         Ok(())
     }
@@ -253,29 +237,24 @@ impl Described<'_> {
         }
     }
 
-    fn why(&self, error: Error) -> Error {
-        // If another key refers to this key, the two keys may form a circle.
+    /// Tells a circle from another reference to the key.
+    fn why(&self, refused: Refused) -> Refused {
         let index = self.key.mr.index();
         match &self.binding {
-            Some(binding) if error == EBUSY && nest::reaches(binding, index) => eloop(),
-            _ => error,
+            Some(binding) if refused.is_busy() && nest::reaches(binding, index) => Refused::CIRCLE,
+            _ => refused,
         }
     }
 }
 
 /// Binds all keys of `all`, or none. All of them belong to one device.
-///
-/// # Errors
-///
-/// The errors of [`Described::bind`], with the number of the description; `EINVAL` for a key that
-/// `all` contains twice; `ENOMEM`.
-pub(crate) fn bind_all(all: &mut [Described<'_>]) -> core::result::Result<(), Refused> {
+pub(crate) fn bind_all(all: &mut [Described<'_>]) -> Result<(), RefusedChange> {
     let Some(first) = all.first() else {
         return Ok(());
     };
     let (pins, timeout) = (&first.key.core.pins, first.key.timeout());
     let count = all.len();
-    let refused = |number, error: Error| Refused { number, error };
+    let refused = |number, why| RefusedChange { number, why };
     let mut changes =
         KVVec::with_capacity(all.len(), GFP_MAYFAIL).map_err(|err| refused(0, err.into()))?;
     for (number, described) in all.iter_mut().enumerate() {
@@ -285,9 +264,9 @@ pub(crate) fn bind_all(all: &mut [Described<'_>]) -> core::result::Result<(), Re
     }
     let applied = apply(pins, &mut changes, timeout);
     drop(changes);
-    applied.map_err(|Refused { number, error }| {
-        let why = all.get(number).map(|described| described.why(error));
-        refused(number, why.unwrap_or(error))
+    applied.map_err(|RefusedChange { number, why }| {
+        let described = all.get(number);
+        refused(number, described.map_or(why, |one| one.why(why)))
     })?;
     counters::add(Count::Bind, count);
     Ok(())

@@ -82,6 +82,7 @@ use crate::{
             rcu_arc::{RcuArc, RcuCell, RcuUnique},
         },
     },
+    errors::Refused,
     layout::Shape,
     limits::{
         cost::{FLAT, KERNELS_KEY, LEAF, REGION},
@@ -172,9 +173,9 @@ pub(crate) struct Region {
     room: SpinLock<Room>,
     /// The part to which pins refer.
     pub(crate) state: Arc<RegionState>,
-    /// The reason of the last work request that could not bind the region: the errno value in the
-    /// upper 32 bits, the number of the entry in the lower ones.
-    refused: Atomic<u64>,
+    /// Why the last work request, or the last call of a kernel user, could not bind the region.
+    #[pin]
+    refused: SpinLock<Refused>,
     /// The charge for the kernel's memory of the region, without its bindings.
     pub(crate) charge: OwnerCharge,
     /// The process that made the region; [`None`] for a kernel user.
@@ -206,7 +207,7 @@ impl Region {
                 binding: RcuCell::empty(),
                 room <- new_spinlock!(Room::NONE, "ib_mkey room"),
                 state,
-                refused: Atomic::new(0),
+                refused <- new_spinlock!(Refused::NONE, "ib_mkey refused"),
                 charge,
                 maker,
                 edit <- new_many_mutex!(unbound, "ib_mkey edit"),
@@ -320,17 +321,14 @@ impl Region {
         self.state.retired.wait(timeout)
     }
 
-    /// Records why a work request was refused, and which entry of its description was the reason.
-    pub(crate) fn refuse(&self, error: Error, entry: u32) {
-        let errno = u64::from(error.to_errno().unsigned_abs());
-        self.refused
-            .store(errno << 32 | u64::from(entry), ordering::Relaxed);
+    /// Records why a bind was refused.
+    pub(crate) fn refuse(&self, why: Refused) {
+        *self.refused.lock() = why;
     }
 
-    /// Returns the errno value and the entry of the last work request that was refused.
-    pub(crate) fn refused(&self) -> (u32, u32) {
-        let refused = self.refused.load(ordering::Relaxed);
-        ((refused >> 32) as u32, refused as u32)
+    /// Returns why the last recorded bind was refused.
+    pub(crate) fn refused(&self) -> Refused {
+        *self.refused.lock()
     }
 
     /// Returns the access flags of the region. `leaf` are the access flags that the region has as a

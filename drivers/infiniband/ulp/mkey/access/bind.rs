@@ -12,11 +12,8 @@
 
 use crate::{
     backend::{Claimed, MrRange},
-    bindings,
-    kernel_ext::{
-        error::eopnotsupp,
-        rdma::{mr_key, Access, Pd},
-    },
+    errors::{Refused, Result},
+    kernel_ext::rdma::{mr_key, Pd},
     key::{
         request::{describe, Reader, Source},
         Key,
@@ -25,7 +22,7 @@ use crate::{
     mkey_core::{Core, Lookup},
     region::binding::MAX_DEPTH,
 };
-use kernel::{ffi::c_int, prelude::*};
+use kernel::prelude::*;
 
 /// A request to bind a key.
 pub(crate) struct KeyRequest<'a> {
@@ -45,35 +42,25 @@ pub(crate) struct KeyRequest<'a> {
     pub(crate) inline: &'a [u8],
 }
 
-/// Returns the access flags of a request on a QP in `pd`.
-fn checked(pd: &Pd, access: u32) -> Result<Access> {
-    if access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED != 0 {
-        return Err(EINVAL);
-    }
-    Access::checked(pd.device(), access as c_int)
-}
-
 impl KeyRequest<'_> {
     /// Returns a reader of the description, for a QP in `pd`. Copies a description that fits to
-    /// `buffer` first.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Core::pin_leaf`], `ERANGE` for bytes outside of the MR, and `EOPNOTSUPP` for
-    /// ODP memory.
+    /// `buffer` first. ODP memory is refused.
     fn reader<'s>(&'s self, core: &Core, pd: &Pd, buffer: &'s mut [u8]) -> Result<Reader<'s>> {
         if self.length == 0 {
             let length = self.inline.len() as u64;
             return Ok(Reader::new(Source::Copy(self.inline), 0, length));
         }
+        let refused = |error| Refused::of_description(error, self.lkey);
         if let Some(copy) = buffer.get_mut(..usize::try_from(self.length)?) {
-            if core.read_now(self.lkey, pd, self.addr, copy)? {
+            let read = core.read_now(self.lkey, pd, self.addr, copy);
+            if read.map_err(refused)? {
                 return Ok(Reader::new(Source::Copy(copy), 0, self.length));
             }
         }
-        let leaf = core.pin_leaf(self.lkey, pd, MAX_DEPTH, None)?;
+        let leaf = core.pin_leaf(self.lkey, pd, MAX_DEPTH, None);
+        let leaf = leaf.map_err(refused)?;
         if leaf.place.is_on_demand() {
-            return Err(eopnotsupp());
+            return Err(Refused::DESCRIPTION_LEAF.with(self.lkey));
         }
         // Checked before the fields, so that a long description has the same first error
         // as a short one.
@@ -82,7 +69,7 @@ impl KeyRequest<'_> {
             len: leaf.len,
         };
         if !range.contains(self.addr, self.length) {
-            return Err(ERANGE);
+            return Err(Refused::DESCRIPTION_RANGE.with(self.lkey));
         }
         let pd = pd.as_raw() as usize;
         Ok(Reader::new(
@@ -99,20 +86,26 @@ impl KeyRequest<'_> {
 ///
 /// # Errors
 ///
-/// `EINVAL` if no layout is staged under `rkey`, and if the key is not in `pd`; those of
-/// [`describe`] and of a bind.
-pub(crate) fn bind_staged(mr: &Claimed, pd: &Pd, rkey: u32, access: u32, is_last: bool) -> Result {
+/// `EINVAL` if the key is not in `pd`. Other errors are recorded for a query of the key.
+pub(crate) fn bind_staged(
+    mr: &Claimed,
+    pd: &Pd,
+    rkey: u32,
+    access: u32,
+    is_last: bool,
+) -> Result<(), Error> {
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
     let key = Key::of(mr, pd)?.of_request();
     let layouts = key.staged()?;
-    let staged = layouts.take(rkey).ok_or(EINVAL)?;
-    let mut entry = 0;
-    let mut describe_and_bind = || {
-        let access = checked(pd, access)?;
+    let not_mapped = Refused::NOT_MAPPED.with(rkey);
+    let staged = layouts.take(rkey).ok_or(not_mapped);
+    let staged = staged.inspect_err(|why| key.region().refuse(*why))?;
+    let describe_and_bind = || {
+        let access = key.access(access)?;
         let mut reader = Reader::new(Source::Staged(&staged), 0, staged.len() as u64);
-        let described = describe(&key, access, &mut reader, &mut entry)?;
+        let described = describe(&key, access, &mut reader)?;
         let worker = Worker::of(key.region().charge.waits());
         described.bind_from_queue(None, rkey, worker.timeout)
     };
@@ -122,7 +115,7 @@ pub(crate) fn bind_staged(mr: &Claimed, pd: &Pd, rkey: u32, access: u32, is_last
     } else {
         layouts.use_up(staged);
     }
-    bound.inspect_err(|error| key.region().refuse(*error, entry))
+    Ok(bound.inspect_err(|why| key.region().refuse(*why))?)
 }
 
 /// Binds the key `mr` for a QP in `pd`. Requests that the QP executes later see the new layout.
@@ -130,19 +123,22 @@ pub(crate) fn bind_staged(mr: &Claimed, pd: &Pd, rkey: u32, access: u32, is_last
 ///
 /// # Errors
 ///
-/// `EINVAL` for an MR that is not a key in `pd`, and if the request has another rkey than the key;
-/// those of [`KeyRequest::reader`], of [`describe`] and of a bind. After an error the key keeps its
-/// binding, and a query of a key in `pd` returns the error.
-pub(crate) fn bind(mr: &Claimed, pd: &Pd, request: &KeyRequest<'_>, buffer: &mut [u8]) -> Result {
+/// `EINVAL` for an MR that is not a key in `pd`. Other errors are recorded for a query of the key.
+/// After an error the key keeps its binding.
+pub(crate) fn bind(
+    mr: &Claimed,
+    pd: &Pd,
+    request: &KeyRequest<'_>,
+    buffer: &mut [u8],
+) -> Result<(), Error> {
     let core = Core::of(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
     let key = Key::of(mr, pd)?.of_request();
-    let mut entry = 0;
     let worker = Worker::of(key.region().charge.waits());
-    let bound = describe_and_bind(core, &key, pd, (request, buffer), &mut entry, &worker);
-    bound.inspect_err(|error| key.region().refuse(*error, entry))
+    let bound = describe_and_bind(core, &key, pd, (request, buffer), &worker);
+    Ok(bound.inspect_err(|why| key.region().refuse(*why))?)
 }
 
 fn describe_and_bind(
@@ -150,23 +146,24 @@ fn describe_and_bind(
     key: &Key<'_>,
     pd: &Pd,
     (request, buffer): (&KeyRequest<'_>, &mut [u8]),
-    entry: &mut u32,
     worker: &Worker<'_>,
 ) -> Result {
     let is_of_request = |key| mr_key::is_same_index(key, request.rkey);
-    if !is_of_request(key.mr().rkey()) || !is_of_request(request.new_key) {
-        return Err(EINVAL);
+    let tag = Refused::TAG.with(request.rkey);
+    if !is_of_request(key.mr().rkey()) {
+        return Err(tag);
     }
-    let access = checked(pd, request.access)?;
+    if !is_of_request(request.new_key) {
+        return Err(Refused::RKEY.with(request.new_key));
+    }
+    let access = key.access(request.access)?;
     let mut reader = request.reader(core, pd, buffer)?;
-    let described = describe(key, access, &mut reader, entry)?;
+    let described = describe(key, access, &mut reader)?;
     // The reader pins the MR that contains the description. If that MR is this key, the pin
     // would make the bind fail.
     drop(reader);
     if !described.is_named(request.rkey) {
-        // No entry of the description caused the error.
-        *entry = 0;
-        return Err(EINVAL);
+        return Err(tag);
     }
     described.bind_from_queue(Some(request.rkey), request.new_key, worker.timeout)
 }

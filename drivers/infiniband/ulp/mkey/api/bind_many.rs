@@ -3,55 +3,58 @@
 //! The uverbs method and the kernel call that bind several keys, all or none.
 
 use crate::{
-    api::{kapi, uverbs},
+    api::{
+        kapi,
+        uverbs::{self, told},
+    },
     bindings::{
         self, ib_mkey_bind, ib_mkey_indexed, ib_mkey_interleaved, ib_sge,
-        ib_uverbs_mkey_bind as UapiBind,
+        ib_uverbs_mkey_bind as UapiBind, ib_uverbs_mkey_refused,
     },
+    errors::{Refused, Result},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        error::eopnotsupp,
         export_c::{export_c, pointers, Given, Out},
         rdma::export::HeldMr,
     },
     key::{bind_all, Described, Key},
-    region::rebind::Refused,
+    region::rebind::RefusedChange,
 };
-use core::result;
 use kernel::prelude::*;
 
+/// The number of the key that was refused, or of all keys if no single one is the reason.
+type Bound = Result<(), RefusedChange>;
+
+fn refused(number: usize, why: impl Into<Refused>) -> RefusedChange {
+    RefusedChange {
+        number,
+        why: why.into(),
+    }
+}
+
 /// Finds the keys `mrs`, describes each with `describe`, and binds all or none.
-///
-/// # Errors
-///
-/// The error and the number of the key that caused it. If no single key caused it, the number is
-/// the count of all keys.
 fn bind<'a>(
     mrs: impl ExactSizeIterator<Item = HeldMr<'a>> + Clone,
     mut describe: impl for<'k> FnMut(usize, &'k Key<'_>) -> Result<Described<'k>>,
-) -> result::Result<(), Refused> {
+) -> Bound {
     let num = mrs.len();
-    let all = |error: Error| Refused { number: num, error };
-    let first = mrs.clone().next().ok_or_else(|| all(EINVAL))?;
-    let device = first.mr().device().as_raw();
-    let mut keys = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
+    let mut keys = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| refused(num, err))?;
+    let mut device = None;
     for (number, mr) in mrs.enumerate() {
-        if mr.mr().device().as_raw() != device {
-            return Err(Refused {
-                number,
-                error: EINVAL,
-            });
+        let this = mr.mr().device().as_raw();
+        if *device.get_or_insert(this) != this {
+            return Err(refused(number, Refused::OTHER_DEVICE));
         }
-        let key = Key::of(mr.mr(), mr.pd());
-        let key = key.map_err(|error| Refused { number, error })?;
-        keys.push(key, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
+        let key = Key::of(mr.mr(), mr.pd()).map_err(|why| refused(number, why))?;
+        keys.push(key, GFP_MAYFAIL)
+            .map_err(|err| refused(num, err))?;
     }
-    let mut described = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| all(err.into()))?;
+    let mut described = KVVec::with_capacity(num, GFP_MAYFAIL).map_err(|err| refused(num, err))?;
     for (number, key) in keys.iter().enumerate() {
-        let one = describe(number, key).map_err(|error| Refused { number, error })?;
+        let one = describe(number, key).map_err(|why| refused(number, why))?;
         described
             .push(one, GFP_MAYFAIL)
-            .map_err(|err| all(err.into()))?;
+            .map_err(|err| refused(num, err))?;
     }
     bind_all(&mut described)
 }
@@ -72,47 +75,43 @@ fn describe_given<'k>(bind: &Given<ib_mkey_bind>, key: &'k Key<'_>) -> Result<De
     }
 }
 
-/// Binds all of `binds`, or none.
-fn bind_given(binds: &[Given<ib_mkey_bind>]) -> result::Result<(), Refused> {
-    if binds.is_empty() || binds.len() > bindings::IB_MKEY_MAX_BINDS as usize {
-        return Err(Refused {
-            number: binds.len(),
-            error: EINVAL,
-        });
+/// Binds all of `binds`, or none. Records in a key that is the reason why it was refused.
+fn bind_given(binds: &[Given<ib_mkey_bind>]) -> Bound {
+    let num = binds.len();
+    if num == 0 || num > bindings::IB_MKEY_MAX_BINDS as usize {
+        return Err(refused(num, Refused::NUM_KEYS.with(num as u64)));
     }
-    bind(binds.iter().map(|bind| bind.mkey()), |number, key| {
+    let bound = bind(binds.iter().map(|bind| bind.mkey()), |number, key| {
         describe_given(binds.get(number).ok_or(EINVAL)?, key)
+    });
+    bound.inspect_err(|RefusedChange { number, why }| {
+        let mr = binds.get(*number).map(|bind| bind.mkey());
+        if let Some(Ok(key)) = mr.map(|mr| Key::of(mr.mr(), mr.pd())) {
+            key.region().refuse(*why);
+        }
     })
 }
 
 /// Returns the description at the start of `bytes`. The process may know more fields than this
 /// kernel does.
-///
-/// # Errors
-///
-/// `EINVAL` if `bytes` is too short, `EOPNOTSUPP` if a field that this kernel does not know is not
-/// zero.
 fn read_bind(bytes: &[u8]) -> Result<UapiBind> {
     let (bind, unknown) = UapiBind::read_from_prefix(bytes).map_err(|_| EINVAL)?;
     if unknown.iter().any(|byte| *byte != 0) {
-        return Err(eopnotsupp());
+        return Err(Refused::UNKNOWN_BYTES);
     }
     Ok(bind)
 }
 
 /// Binds all of `mkeys`, or none. `binds` has a description of `size` bytes for each.
-fn bind_user(mkeys: &[HeldMr<'_>], binds: &[u8], size: usize, failed: &mut u32) -> Result {
+fn bind_user(mkeys: &[HeldMr<'_>], binds: &[u8], size: usize) -> Bound {
     let keys = mkeys.iter().copied();
-    if size < size_of::<UapiBind>() || keys.len().checked_mul(size) != Some(binds.len()) {
-        return Err(EINVAL);
+    let num = keys.len();
+    if size < size_of::<UapiBind>() || num.checked_mul(size) != Some(binds.len()) {
+        return Err(refused(num, Refused::NUM_KEYS.with(num as u64)));
     }
     bind(keys, |number, key| {
         let bytes = binds.chunks_exact(size).nth(number).ok_or(EINVAL)?;
         uverbs::describe(&read_bind(bytes)?, key)
-    })
-    .map_err(|refused| {
-        *failed = refused.number as u32;
-        refused.error
     })
 }
 
@@ -123,14 +122,15 @@ export_c! {
         binds[num]: &[Given<ib_mkey_bind>],
         num: u32,
         failed: Option<Out<'_, u32>>,
-    ) -> Result {
-        bind_given(binds).map_err(|refused| {
+    ) -> Result<(), Error> {
+        let bound = bind_given(binds).map_err(|RefusedChange { number, why }| {
             if let Some(failed) = failed {
                 // CAST: The number is at most `num`.
-                failed.set(refused.number as u32);
+                failed.set(number as u32);
             }
-            refused.error
-        })
+            why
+        });
+        Ok(bound?)
     }
 }
 
@@ -144,10 +144,14 @@ export_c! {
         length: u32,
         size: u32,
         failed: Out<'_, u32>,
-    ) -> Result {
-        let mut number = num;
-        let result = bind_user(mkeys, binds, size as usize, &mut number);
-        failed.set(number);
-        result
+        refused: Out<'_, ib_uverbs_mkey_refused>,
+    ) -> Result<(), Error> {
+        let bound = bind_user(mkeys, binds, size as usize);
+        let bound = bound.map_err(|RefusedChange { number, why }| {
+            // CAST: The number is at most `num`.
+            failed.set(number as u32);
+            why
+        });
+        told(bound, refused)
     }
 }

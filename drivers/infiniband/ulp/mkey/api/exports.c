@@ -34,6 +34,7 @@ EXPORT_SYMBOL_NS_GPL(ib_map_mkey_interleaved, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_map_mkey_indexed, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_unbind_mkey, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_query_mkey_caps, "IB_MKEY");
+EXPORT_SYMBOL_NS_GPL(ib_query_mkey_refused, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_mkey_pool_create, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_mkey_pool_get, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_mkey_pool_put, "IB_MKEY");

@@ -5,10 +5,11 @@
 use crate::{
     bindings::{
         self, dma_buf, ib_dm_alloc_attr, ib_mkey_block, ib_mkey_caps, ib_mkey_indexed,
-        ib_mkey_interleaved, ib_sge, sg_table,
+        ib_mkey_interleaved, ib_sge, ib_uverbs_mkey_refused, sg_table,
     },
     device::MkeyDevice,
     dm::Buffer,
+    errors::{self, Refused},
     kernel_ext::{
         export_c::{export_c, pointers, Given, Out},
         rdma::{
@@ -80,6 +81,13 @@ pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<
     call(&Key::of(mr.mr(), mr.pd())?)
 }
 
+/// Runs `bind` with the key whose MR is `mr`. Records in the key why it was refused.
+fn recorded(mr: HeldMr<'_>, bind: impl FnOnce(&Key<'_>) -> errors::Result) -> Result {
+    with_key(mr, |key| {
+        Ok(bind(key).inspect_err(|why| key.region().refuse(*why))?)
+    })
+}
+
 impl Range for ib_sge {
     fn parts(&self) -> (u64, u64, u64) {
         (self.lkey.into(), self.addr, self.length.into())
@@ -91,9 +99,9 @@ pub(super) fn describe_list<'k>(
     key: &'k Key<'_>,
     sg_list: &[ib_sge],
     access: c_int,
-) -> Result<Described<'k>> {
-    let access = Access::checked(key.mr().device(), access)?;
-    let num_sge = u32::try_from(sg_list.len()).map_err(|_| ENOSPC)?;
+) -> errors::Result<Described<'k>> {
+    let access = key.access(access as u32)?;
+    let num_sge = u32::try_from(sg_list.len())?;
     let mut ranges = key.describe(num_sge, access)?.ranges();
     ranges.add(sg_list)?;
     ranges.finish()
@@ -109,11 +117,11 @@ pub(super) fn describe_interleaved<'k>(
     key: &'k Key<'_>,
     layout: &Given<ib_mkey_interleaved>,
     access: c_int,
-) -> Result<Described<'k>> {
-    let access = Access::checked(key.mr().device(), access)?;
+) -> errors::Result<Described<'k>> {
+    let access = key.access(access as u32)?;
     let mut description = key.describe(layout.num_blocks, access)?;
     if layout.num_dims == 0 || layout.num_dims > bindings::IB_MKEY_MAX_DIMS {
-        return Err(EINVAL);
+        return Err(Refused::DIMS.with(layout.num_dims));
     }
     for block in layout.blocks().ok_or(EINVAL)? {
         description.block(block.lkey, block.addr, block.bytes_count, block.stride)?;
@@ -131,25 +139,21 @@ pub(super) fn describe_indexed<'k>(
     key: &'k Key<'_>,
     layout: &Given<ib_mkey_indexed>,
     access: c_int,
-) -> Result<Described<'k>> {
-    let access = Access::checked(key.mr().device(), access)?;
+) -> errors::Result<Described<'k>> {
+    let access = key.access(access as u32)?;
     let (pattern, indices) = indexed_parts(layout)?;
     indexed::describe(key, access, pattern, indices)
 }
 
-/// Returns the parts of a layout of blocks at indices.
-///
-/// # Errors
-///
-/// `EINVAL` if the layout has both sizes of indices, or neither.
-fn indexed_parts(layout: &Given<ib_mkey_indexed>) -> Result<(Pattern, IndexSlice<'_>)> {
+/// Returns the parts of a layout of blocks at indices of one size.
+fn indexed_parts(layout: &Given<ib_mkey_indexed>) -> errors::Result<(Pattern, IndexSlice<'_>)> {
     if layout.indices32.is_null() == layout.indices64.is_null() {
-        return Err(EINVAL);
+        return Err(Refused::INDICES);
     }
     let indices = match (layout.indices32(), layout.indices64()) {
         (Some(indices), _) if !layout.indices32.is_null() => IndexSlice::U32(indices),
         (_, Some(indices)) => IndexSlice::U64(indices),
-        _ => return Err(EINVAL),
+        _ => return Err(Refused::INDICES),
     };
     let pattern = Pattern {
         lkey: layout.lkey,
@@ -228,7 +232,8 @@ export_c! {
     }
 
     fn ib_alloc_mkey(pd: &Pd, max_entries: u32) -> Result<OwnedMr> {
-        key::create(&MkeyDevice::data(pd.device())?.core, pd, max_entries, false)
+        let device = MkeyDevice::data(pd.device())?;
+        Ok(key::create(&device.core, pd, max_entries, false)?)
     }
 
     fn ib_bind_mkey_list(
@@ -237,7 +242,7 @@ export_c! {
         num_sge: u32,
         access: c_int,
     ) -> Result {
-        with_key(mkey, |key| describe_list(key, sg_list, access)?.bind())
+        recorded(mkey, |key| describe_list(key, sg_list, access)?.bind())
     }
 
     fn ib_bind_mkey_interleaved(
@@ -245,7 +250,7 @@ export_c! {
         layout: &Given<ib_mkey_interleaved>,
         access: c_int,
     ) -> Result {
-        with_key(mkey, |key| describe_interleaved(key, layout, access)?.bind())
+        recorded(mkey, |key| describe_interleaved(key, layout, access)?.bind())
     }
 
     fn ib_bind_mkey_indexed(
@@ -253,11 +258,11 @@ export_c! {
         layout: &Given<ib_mkey_indexed>,
         access: c_int,
     ) -> Result {
-        with_key(mkey, |key| describe_indexed(key, layout, access)?.bind())
+        recorded(mkey, |key| describe_indexed(key, layout, access)?.bind())
     }
 
     fn ib_map_mkey_list(mkey: HeldMr<'_>, sg_list[num_sge]: &[ib_sge], num_sge: u32) -> Result {
-        with_key(mkey, |key| {
+        recorded(mkey, |key| {
             let ranges = sg_list.iter();
             key.stage_list(ranges.map(|sge| (sge.addr, sge.length.into(), sge.lkey)))
         })
@@ -267,7 +272,7 @@ export_c! {
         mkey: HeldMr<'_>,
         layout: &Given<ib_mkey_interleaved>,
     ) -> Result {
-        with_key(mkey, |key| {
+        recorded(mkey, |key| {
             let blocks = layout.blocks().ok_or(EINVAL)?.iter();
             let blocks = blocks.map(|block| {
                 (block.addr, block.bytes_count, block.lkey, block.stride)
@@ -277,7 +282,7 @@ export_c! {
     }
 
     fn ib_map_mkey_indexed(mkey: HeldMr<'_>, layout: &Given<ib_mkey_indexed>) -> Result {
-        with_key(mkey, |key| {
+        recorded(mkey, |key| {
             let (pattern, indices) = indexed_parts(layout)?;
             key.stage_indexed(pattern, indices)
         })
@@ -285,6 +290,16 @@ export_c! {
 
     fn ib_unbind_mkey(mkey: HeldMr<'_>) -> Result {
         with_key(mkey, |key| key.unbind())
+    }
+
+    fn ib_query_mkey_refused(
+        mkey: HeldMr<'_>,
+        refused: Out<'_, ib_uverbs_mkey_refused>,
+    ) -> Result {
+        with_key(mkey, |key| {
+            refused.set(key.region().refused().to_uapi());
+            Ok(())
+        })
     }
 
     fn ib_query_mkey_caps(device: &Device, caps: Out<'_, ib_mkey_caps>) -> Result {

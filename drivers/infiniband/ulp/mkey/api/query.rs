@@ -172,7 +172,7 @@ export_c! {
             indices: KVVec::new(),
         };
         with_key(mkey, |key| {
-            (refused.error, refused.entry) = key.region().refused();
+            *refused = key.region().refused().to_uapi();
             query.answer(key, blocks)
         })
     }

@@ -4,28 +4,26 @@
 //! memory from and to a process's memory. `api/query.rs` has the method that queries a key.
 
 use crate::{
-    api::kapi::{buffer, with_key},
+    api::kapi::buffer,
     bindings::{
-        self, dma_buf, ib_uverbs_mkey_bind as UapiBind,
+        dma_buf, ib_uverbs_mkey_bind as UapiBind,
         ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_RKEY as RKEY,
-        ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
+        ib_uverbs_mkey_block as UapiBlock,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_sge as UapiSge,
+        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_refused as UapiRefused,
+        ib_uverbs_mkey_sge as UapiSge,
     },
     device::MkeyDevice,
+    errors::{Refused, Result},
     kernel_ext::{
-        export_c::{export_c, Given},
+        export_c::{export_c, Given, Out},
         rdma::{export::HeldMr, Access, Dm, OwnedMr, Pd},
         uaccess::{read_chunks, read_one, read_slice},
     },
     key::{self, indexed, uapi, Described, Key},
     layout::MAX_DIMS,
 };
-use kernel::{ffi::c_int, prelude::*};
-
-// Functions that need much stack are not inlined here, because a bind of nested keys needs most of
-// the stack.
+use kernel::prelude::*;
 
 /// Describes the ranges at the user address `entries`.
 fn describe_list<'k>(
@@ -35,7 +33,8 @@ fn describe_list<'k>(
     num_entries: u32,
 ) -> Result<Described<'k>> {
     let mut ranges = key.describe(num_entries, access)?.ranges();
-    read_chunks(entries, num_entries, |some: &[UapiSge]| ranges.add(some))?;
+    let read = read_chunks(entries, num_entries, |some: &[UapiSge]| ranges.add(some));
+    read.map_err(|why| why.of_array(entries))?;
     ranges.finish()
 }
 
@@ -48,57 +47,50 @@ fn describe_blocks<'k>(
     num_blocks: u32,
 ) -> Result<Described<'k>> {
     let mut description = key.describe(num_blocks, access)?;
-    read_chunks(blocks, num_blocks, |some: &[UapiBlock]| {
+    let read = read_chunks(blocks, num_blocks, |some: &[UapiBlock]| {
         let mut some = some.iter();
         some.try_for_each(|block| description.uapi_block(block, repeat_count.len()))
-    })?;
+    });
+    read.map_err(|why: Refused| why.of_array(blocks))?;
     description.interleaved(repeat_count)
-}
-
-/// Refuses fields that only an interleaved layout has, and entries of another size than `T`.
-fn check_fields<T>(bind: &UapiBind) -> Result {
-    let interleaved = bind.kind == KIND_INTERLEAVED;
-    if bind.entry_size as usize != size_of::<T>()
-        || !interleaved && (bind.num_dims != 0 || bind.repeat_count != 0)
-    {
-        return Err(EINVAL);
-    }
-    Ok(())
 }
 
 /// Describes the layout that `bind` gives.
 pub(super) fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
-    let unsupported = bind.access & !bindings::ib_access_flags_IB_ACCESS_SUPPORTED;
-    let chosen = bind.comp_mask & RKEY != 0;
-    if bind.comp_mask & !RKEY != 0 || unsupported != 0 || bind.reserved != 0 {
-        return Err(EINVAL);
+    if bind.comp_mask & !RKEY != 0 {
+        return Err(Refused::COMP_MASK.with(bind.comp_mask));
+    }
+    if bind.reserved != 0 {
+        return Err(Refused::RESERVED.with(bind.reserved));
     }
     let mut described = describe_layout(bind, key)?;
-    if chosen {
+    if bind.comp_mask & RKEY != 0 {
         described.choose(bind.rkey)?;
     } else if bind.rkey != 0 {
-        return Err(EINVAL);
+        return Err(Refused::RKEY.with(bind.rkey));
     }
     Ok(described)
 }
 
 fn describe_layout<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
-    let access = Access::checked(key.mr().device(), bind.access as c_int)?;
-    match bind.kind {
-        KIND_LIST => {
-            check_fields::<UapiSge>(bind)?;
-            describe_list(key, access, bind.entries, bind.num_entries)
-        }
-        KIND_INTERLEAVED => {
-            check_fields::<UapiBlock>(bind)?;
-            describe_interleaved(bind, key, access)
-        }
-        KIND_INDEXED if bind.num_entries == 1 => {
-            check_fields::<UapiIndexed>(bind)?;
-            indexed::describe_user(key, access, &read_one(bind.entries)?)
-        }
-        _ => Err(EINVAL),
+    let access = key.access(bind.access)?;
+    let count = bind.num_entries;
+    uapi::check_kind(bind.kind, bind.entry_size, bind.num_dims)?;
+    if bind.kind == KIND_INTERLEAVED {
+        return describe_interleaved(bind, key, access);
     }
+    if bind.repeat_count != 0 {
+        return Err(Refused::NOT_INTERLEAVED);
+    }
+    if bind.kind == KIND_LIST {
+        return describe_list(key, access, bind.entries, count);
+    }
+    if count != 1 {
+        return Err(Refused::ONE_INDEXED.with(count));
+    }
+    let layout = read_one(bind.entries);
+    let unread = |error| Refused::from(error).of_array(bind.entries);
+    indexed::describe_user(key, access, &layout.map_err(unread)?)
 }
 
 /// Describes the interleaved layout that `bind` gives.
@@ -109,19 +101,38 @@ fn describe_interleaved<'k>(
 ) -> Result<Described<'k>> {
     let mut buffer = [0; MAX_DIMS];
     let repeat_count = uapi::counts(&mut buffer, bind.num_dims)?;
-    read_slice(bind.repeat_count, repeat_count)?;
+    let read = read_slice(bind.repeat_count, repeat_count);
+    read.map_err(|error| Refused::from(error).of_array(bind.repeat_count))?;
     describe_blocks(key, access, repeat_count, bind.entries, bind.num_entries)
+}
+
+/// Tells the caller why a call was refused.
+pub(super) fn told<T>(result: Result<T>, to: Out<'_, UapiRefused>) -> Result<T, Error> {
+    Ok(result.inspect_err(|why| to.set(why.to_uapi()))?)
 }
 
 export_c! {
     in crate::api::bindings;
 
-    fn ib_mkey_uapi_create(pd: &Pd, max_entries: u32, yields: bool) -> Result<OwnedMr> {
-        key::create(&MkeyDevice::data(pd.device())?.core, pd, max_entries, yields)
+    fn ib_mkey_uapi_create(
+        pd: &Pd,
+        max_entries: u32,
+        yields: bool,
+        refused: Out<'_, UapiRefused>,
+    ) -> Result<OwnedMr, Error> {
+        let device = MkeyDevice::data(pd.device()).map_err(Refused::from);
+        let created = device.and_then(|device| key::create(&device.core, pd, max_entries, yields));
+        told(created, refused)
     }
 
-    fn ib_mkey_uapi_bind(mkey: HeldMr<'_>, layout: &Given<UapiBind>) -> Result {
-        with_key(mkey, |key| describe(layout, key)?.bind())
+    fn ib_mkey_uapi_bind(
+        mkey: HeldMr<'_>,
+        layout: &Given<UapiBind>,
+        refused: Out<'_, UapiRefused>,
+    ) -> Result<(), Error> {
+        let key = Key::of(mkey.mr(), mkey.pd());
+        let bound = key.and_then(|key| describe(layout, &key)?.bind());
+        told(bound, refused)
     }
 
     fn ib_mkey_uapi_dm_copy(
@@ -130,11 +141,11 @@ export_c! {
         offset: u64,
         addr: u64,
         length: u64,
-    ) -> Result {
+    ) -> Result<(), Error> {
         buffer(dm)?.memory().copy_user(offset, addr, length, to_dm)
     }
 
-    fn ib_mkey_uapi_dm_view(dm: &Dm) -> Result<*mut dma_buf> {
+    fn ib_mkey_uapi_dm_view(dm: &Dm) -> Result<*mut dma_buf, Error> {
         buffer(dm)?.view()
     }
 }

@@ -117,11 +117,23 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_VIEW)(struct uverbs_attr_bundle *att
 	return answer_dmabuf(attrs, IB_MKEY_ATTR_DM_VIEW_RESP_FD, dm, ib_mkey_uapi_dm_view);
 }
 
+/* Writes why a call fails with @err, for a caller that wants to know. Returns the error. */
+static int answer_refused(struct uverbs_attr_bundle *attrs, u16 attr,
+			  const struct ib_uverbs_mkey_refused *refused, int err)
+{
+	if (uverbs_attr_is_valid(attrs, attr) &&
+	    uverbs_copy_to_struct_or_zero(attrs, attr, refused, sizeof(*refused)))
+		return -EFAULT;
+
+	return err;
+}
+
 static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_uobject *uobj =
 		uverbs_attr_get_uobject(attrs, IB_MKEY_ATTR_CREATE_HANDLE);
 	struct ib_pd *pd = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_CREATE_PD_HANDLE);
+	struct ib_uverbs_mkey_refused refused;
 	u32 max_entries, flags;
 	struct ib_mr *mr;
 	int ret;
@@ -134,9 +146,11 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 	if (ret)
 		return ret;
 
-	mr = ib_mkey_uapi_create(pd, max_entries, flags & IB_UVERBS_MKEY_CREATE_YIELD);
+	mr = ib_mkey_uapi_create(pd, max_entries, flags & IB_UVERBS_MKEY_CREATE_YIELD,
+				 &refused);
 	if (IS_ERR(mr))
-		return PTR_ERR(mr);
+		return answer_refused(attrs, IB_MKEY_ATTR_CREATE_RESP_REFUSED, &refused,
+				      PTR_ERR(mr));
 
 	mr->uobject = uobj;
 	uobj->object = mr;
@@ -186,6 +200,7 @@ static int answer_rkeys(struct uverbs_attr_bundle *attrs, struct ib_mr **mkeys, 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_BIND_HANDLE);
+	struct ib_uverbs_mkey_refused refused;
 	struct ib_uverbs_mkey_bind layout;
 	int ret;
 
@@ -193,12 +208,16 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND)(struct uverbs_attr_bundle *attrs)
 	if (ret)
 		return ret;
 
-	ret = ib_mkey_uapi_bind(mkey, &layout);
-	return ret ?: answer_rkey(attrs, IB_MKEY_ATTR_BIND_RESP_RKEY, mkey);
+	ret = ib_mkey_uapi_bind(mkey, &layout, &refused);
+	if (ret)
+		return answer_refused(attrs, IB_MKEY_ATTR_BIND_RESP_REFUSED, &refused, ret);
+
+	return answer_rkey(attrs, IB_MKEY_ATTR_BIND_RESP_RKEY, mkey);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *attrs)
 {
+	struct ib_uverbs_mkey_refused refused;
 	struct ib_uobject **handles;
 	int i, ret, num, length;
 	struct ib_mr **mkeys;
@@ -217,12 +236,14 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_BIND_MANY)(struct uverbs_attr_bundle *a
 	binds = uverbs_attr_get_alloced_ptr(attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
 	length = uverbs_attr_get_len(attrs, IB_MKEY_ATTR_BIND_MANY_BINDS);
 
-	ret = ib_mkey_uapi_bind_many(mkeys, num, binds, length, size, &failed);
-	if (ret && uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED) &&
+	ret = ib_mkey_uapi_bind_many(mkeys, num, binds, length, size, &failed, &refused);
+	if (!ret)
+		return answer_rkeys(attrs, mkeys, num);
+	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED) &&
 	    uverbs_copy_to(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_FAILED, &failed, sizeof(failed)))
 		return -EFAULT;
 
-	return ret ?: answer_rkeys(attrs, mkeys, num);
+	return answer_refused(attrs, IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED, &refused, ret);
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_UNBIND)(struct uverbs_attr_bundle *attrs)
@@ -336,6 +357,11 @@ ADD_UVERBS_ATTRIBUTES_SIMPLE(ib_mkey_dm_alloc, UVERBS_OBJECT_DM, UVERBS_METHOD_D
 			     UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_ALLOC_CLASS,
 						UVERBS_ATTR_TYPE(u64), UA_OPTIONAL));
 
+/* Why a key was not created or bound. */
+#define ATTR_REFUSED(_id)								\
+	UVERBS_ATTR_PTR_OUT(_id, UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_refused, value), \
+			    UA_OPTIONAL)
+
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_CREATE_HANDLE, UVERBS_OBJECT_MR,
 					    UVERBS_ACCESS_NEW, UA_MANDATORY),
@@ -351,7 +377,8 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_CREATE,
 						UVERBS_ATTR_TYPE(u32),
 						UA_MANDATORY),
 			    UVERBS_ATTR_FLAGS_IN(IB_MKEY_ATTR_CREATE_FLAGS,
-						 enum ib_uverbs_mkey_create_flags, UA_OPTIONAL));
+						 enum ib_uverbs_mkey_create_flags, UA_OPTIONAL),
+			    ATTR_REFUSED(IB_MKEY_ATTR_CREATE_RESP_REFUSED));
 
 /* UVERBS_ACCESS_READ excludes destruction of the key. The key's mutex serialises binds. */
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,
@@ -362,7 +389,8 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND,
 								  reserved),
 					       UA_MANDATORY),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_RESP_RKEY,
-						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL));
+						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL),
+			    ATTR_REFUSED(IB_MKEY_ATTR_BIND_RESP_REFUSED));
 
 /* The size of struct ib_uverbs_mkey_bind in the first version of the ABI. */
 #define BIND_SIZE offsetofend(struct ib_uverbs_mkey_bind, reserved)
@@ -379,7 +407,8 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_BIND_MANY,
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
 						UVERBS_ATTR_TYPE(u32), UA_OPTIONAL),
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS,
-						UVERBS_ATTR_MIN_SIZE(sizeof(u32)), UA_OPTIONAL));
+						UVERBS_ATTR_MIN_SIZE(sizeof(u32)), UA_OPTIONAL),
+			    ATTR_REFUSED(IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED));
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_UNBIND,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_UNBIND_HANDLE, UVERBS_OBJECT_MR,
@@ -408,10 +437,7 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
 								   comp_mask),
 						UA_OPTIONAL),
-			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_REFUSED,
-						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_refused,
-								   comp_mask),
-						UA_OPTIONAL));
+			    ATTR_REFUSED(IB_MKEY_ATTR_QUERY_RESP_REFUSED));
 
 /*
  * Adds methods to an object. The provider keeps the first number of a driver's method,

@@ -13,11 +13,14 @@ extern const struct uapi_definition ib_mkey_uapi_defs[];
 extern char ib_mkey_dm_class[];
 
 /* Defined in Rust: api/uverbs.rs, api/query.rs, api/bind_many.rs */
-struct ib_mr *ib_mkey_uapi_create(struct ib_pd *pd, u32 max_entries, bool yields);
+struct ib_mr *ib_mkey_uapi_create(struct ib_pd *pd, u32 max_entries, bool yields,
+				  struct ib_uverbs_mkey_refused *refused);
 int ib_mkey_uapi_bind(struct ib_mr *mkey,
-		      const struct ib_uverbs_mkey_bind *layout);
+		      const struct ib_uverbs_mkey_bind *layout,
+		      struct ib_uverbs_mkey_refused *refused);
 int ib_mkey_uapi_bind_many(struct ib_mr *const *mkeys, u32 num, const u8 *binds,
-			   u32 length, u32 size, u32 *failed);
+			   u32 length, u32 size, u32 *failed,
+			   struct ib_uverbs_mkey_refused *refused);
 int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
 		       u64 *repeat_count, u32 max_dims,
 		       const struct ib_uverbs_mkey_indexed *wanted,

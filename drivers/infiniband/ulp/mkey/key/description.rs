@@ -3,7 +3,11 @@
 //! Descriptions that are being made, part by part.
 
 use crate::{
-    kernel_ext::{alloc::GFP_MAYFAIL, error::eloop, rdma::Access},
+    errors::{Refused, Result},
+    kernel_ext::{
+        alloc::GFP_MAYFAIL,
+        rdma::{mr::Right, Access},
+    },
     key::{Described, Key},
     layout::{Block, Entry, List, Shape, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
@@ -13,44 +17,45 @@ use crate::{
         state::PinnedFor,
     },
 };
-use kernel::{prelude::*, rbtree::RBTree};
+use kernel::{ffi::c_int, prelude::*, rbtree::RBTree};
 
 impl Key<'_> {
-    /// Checks the access flags `access`, and the number of entries, blocks or indices.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if `count` is 0 or an access flag is not supported. `ENOSPC` if `count` exceeds the
-    /// number that the key was created with.
-    pub(crate) fn check(&self, count: u32, access: Access) -> Result {
-        if count == 0 || !supported(access) {
-            Err(EINVAL)
-        } else if count > self.max_entries {
-            Err(ENOSPC)
-        } else {
-            Ok(())
-        }
+    /// Checks access flags that a caller gives.
+    pub(crate) fn access(&self, access: u32) -> Result<Access> {
+        let checked = Access::checked(self.mr().device(), access as c_int);
+        checked.map_err(|error| {
+            let remote = Right::RemoteWrite | Right::RemoteAtomic;
+            let given = Access::from_raw(access);
+            let why = if error != EINVAL {
+                Refused::DEVICE_ACCESS
+            } else if given.contains_any(remote) && !given.contains(Right::LocalWrite) {
+                Refused::LOCAL_WRITE
+            } else {
+                Refused::ACCESS
+            };
+            why.with(access)
+        })
     }
 
     /// Begins a description of `count` entries or blocks with the access flags `access`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if `count` exceeds [`MAX_ENTRIES`]; the errors of [`Self::check`]; `ENOMEM`.
     pub(crate) fn describe(&self, count: u32, access: Access) -> Result<Description<'_>> {
         if count > MAX_ENTRIES {
-            return Err(ENOSPC);
+            return Err(Refused::TOO_MANY.with(MAX_ENTRIES));
         }
         self.describe_indexed(count, access)
     }
 
     /// Begins a description of blocks at `count` indices.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::check`]; `ENOMEM`.
     pub(crate) fn describe_indexed(&self, count: u32, access: Access) -> Result<Description<'_>> {
-        self.check(count, access)?;
+        if count == 0 {
+            return Err(Refused::EMPTY);
+        }
+        if !supported(access) {
+            return Err(Refused::ACCESS.with(access.into_raw()));
+        }
+        if count > self.max_entries {
+            return Err(Refused::TOO_MANY.with(self.max_entries));
+        }
         let mut room = self.region.take_room();
         let charge = match room.charge() {
             Some(charge) => charge,
@@ -92,22 +97,12 @@ pub(super) struct Found<'a> {
 
 impl Found<'_> {
     /// Charges `bytes` bytes more for the description, unless the charge of the room covers them.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond a limit.
     fn charge(&mut self, bytes: i64) -> Result {
-        self.needed = self.needed.checked_add(bytes).ok_or(ENOMEM)?;
-        self.charge.cover(self.needed)
+        self.needed = self.needed.checked_add(bytes).ok_or(Refused::MEMORY)?;
+        Ok(self.charge.cover(self.needed)?)
     }
 
     /// Returns the number of the leaf that `lkey` names.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` if `lkey` names no MR in the key's protection domain, `EOPNOTSUPP` for an MR that
-    /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for the key itself and for a key
-    /// of [`MAX_DEPTH`] levels, `ENOMEM`.
     fn leaf(&mut self, lkey: u32) -> Result<u32> {
         match self.last {
             Some((last, index)) if last == lkey => Ok(index),
@@ -119,8 +114,14 @@ impl Found<'_> {
         }
     }
 
-    /// Returns the number of a leaf other than the last one. The errors are those of
-    /// [`Self::leaf`].
+    /// Returns the number of the leaf that `lkey` names, and the address in its layout for the
+    /// address `addr` of the caller.
+    pub(super) fn place(&mut self, lkey: u32, addr: u64) -> Result<(u32, u64)> {
+        let leaf = self.leaf(lkey)?;
+        Ok((leaf, self.offset(leaf, addr)?))
+    }
+
+    /// Returns the number of a leaf other than the last one.
     fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
         if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
             return Ok(0);
@@ -130,7 +131,7 @@ impl Found<'_> {
         }
         let index = u32::try_from(self.leaves.len())?;
         if lkey == self.key.mr.lkey() {
-            return Err(eloop());
+            return Err(Refused::ITSELF.with(lkey));
         }
         if index > 0 {
             self.charge(cost::LEAF)?;
@@ -140,7 +141,8 @@ impl Found<'_> {
             holder: key.region.state.clone(),
             number: self.number,
         };
-        let mut leaf = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1, Some(of))?;
+        let pinned = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1, Some(of));
+        let mut leaf = pinned.map_err(|error| Refused::of_leaf(error, lkey))?;
         key.count_registered(&mut leaf)?;
         self.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {
@@ -169,12 +171,8 @@ pub(crate) trait Range {
 }
 
 /// Returns the lkey in `name`, the first value of [`Range::parts`].
-///
-/// # Errors
-///
-/// `EINVAL` if a bit above the lkey is set.
 fn lkey(name: u64) -> Result<u32> {
-    u32::try_from(name).map_err(|_| EINVAL)
+    u32::try_from(name).map_err(|_| Refused::COMP_MASK.with(name >> 32))
 }
 
 /// A description of ranges, one after another.
@@ -185,17 +183,13 @@ pub(crate) struct Ranges<'a> {
 
 impl<'a> Ranges<'a> {
     /// Adds ranges. Ignores ranges beyond the number that the description was begun with.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a range whose unused bits are not zero; the errors of [`Found::leaf`]; `ERANGE`
-    /// before the first byte of a leaf; `ENOMEM`.
     pub(crate) fn add<R: Range>(&mut self, ranges: &[R]) -> Result {
         let room = self.of.count.saturating_sub(self.entries.len());
         for range in ranges.iter().take(room) {
             let (name, addr, length) = range.parts();
-            let leaf = self.of.leaf(lkey(name)?)?;
-            let addr = self.of.found.offset(leaf, addr)?;
+            let place = lkey(name).and_then(|lkey| self.of.found.place(lkey, addr));
+            // CAST: A description has fewer than 2^32 entries.
+            let (leaf, addr) = place.map_err(|why| why.at(self.entries.len() as u32))?;
             if self.entries.is_empty() {
                 self.of.charge(cost::entries(self.of.count)?)?;
                 self.entries = self.of.room.entries(self.of.count)?;
@@ -206,17 +200,7 @@ impl<'a> Ranges<'a> {
         Ok(())
     }
 
-    /// Returns the number of ranges that were added. After an error, this is the number of the
-    /// range that was wrong.
-    pub(crate) fn added(&self) -> u32 {
-        self.entries.len() as u32
-    }
-
     /// Ends the description.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`crate::layout::Error`] and of [`Binding::new`].
     pub(crate) fn finish(self) -> Result<Described<'a>> {
         // `List::new()` refuses an empty list.
         self.of.finish(KLayout::List(List::new(self.entries)?))
@@ -232,13 +216,14 @@ impl<'a> Description<'a> {
         }
     }
 
-    /// Returns the number of the leaf that `lkey` names. The errors are those of [`Found::leaf`].
-    pub(super) fn leaf(&mut self, lkey: u32) -> Result<u32> {
-        self.found.leaf(lkey)
+    /// Returns the number of blocks that were added.
+    pub(super) fn added(&self) -> u32 {
+        let added = self.blocks.as_ref().map_or(0, |(blocks, _)| blocks.len());
+        // CAST: A description has fewer than 2^32 blocks.
+        added as u32
     }
 
-    /// Adds a block of the MR `lkey`. The errors are those of [`Found::leaf`]; `ERANGE` and
-    /// `ENOMEM`.
+    /// Adds a block of the MR `lkey`.
     pub(crate) fn block(
         &mut self,
         lkey: u32,
@@ -246,8 +231,8 @@ impl<'a> Description<'a> {
         bytes_count: u64,
         stride: [i64; MAX_DIMS],
     ) -> Result {
-        let leaf = self.leaf(lkey)?;
-        let addr = self.found.offset(leaf, addr)?;
+        let place = self.found.place(lkey, addr);
+        let (leaf, addr) = place.map_err(|why| why.at(self.added()))?;
         let block = Block::new(leaf, addr, bytes_count, stride);
         let (blocks, _) = match &mut self.blocks {
             Some(blocks) => blocks,
@@ -259,18 +244,14 @@ impl<'a> Description<'a> {
         Ok(blocks.push_within_capacity(block)?)
     }
 
-    /// Ends a description of repeated blocks. The errors are those of [`Ranges::finish`].
+    /// Ends a description of repeated blocks.
     pub(crate) fn interleaved(mut self, repeat_count: &[u64]) -> Result<Described<'a>> {
         // No description is begun without blocks.
-        let blocks = self.blocks.take().ok_or(EINVAL)?;
+        let blocks = self.blocks.take().ok_or(Refused::EMPTY)?;
         self.finish(binding::interleaved(repeat_count, blocks)?)
     }
 
     /// Charges `bytes` bytes more for this description.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond a limit.
     pub(super) fn charge(&mut self, bytes: i64) -> Result {
         self.found.charge(bytes)
     }

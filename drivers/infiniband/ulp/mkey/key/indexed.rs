@@ -4,11 +4,12 @@
 
 use crate::{
     bindings::ib_uverbs_mkey_indexed as UapiIndexed,
+    errors::{Refused, Result},
     kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access, uaccess::read_all},
     key::{Described, Description, Key},
     layout::{IndexSlice, Indexed},
     limits::cost,
-    region::binding::{KIndexed, KIndices, KLayout, Leaf},
+    region::binding::{KIndexed, KIndices, KLayout, Leaf, MAX_INDICES},
 };
 use kernel::prelude::*;
 
@@ -26,11 +27,9 @@ pub(crate) struct Pattern {
 }
 
 impl<'a> Description<'a> {
-    /// Ends a description of blocks at `indices`. The errors are those of [`Self::leaf`] and of
-    /// [`Ranges::finish`](super::description::Ranges::finish).
+    /// Ends a description of blocks at `indices`.
     pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
-        let leaf = self.leaf(pattern.lkey)?;
-        let addr = self.found.offset(leaf, pattern.addr)?;
+        let (leaf, addr) = self.found.place(pattern.lkey, pattern.addr)?;
         let (unit, len) = (pattern.unit, pattern.bytes_count);
         let layout = Indexed::new(leaf, addr, unit, len, indices)?;
         self.finish(KLayout::Indexed(KBox::new(layout, GFP_MAYFAIL)?))
@@ -45,17 +44,14 @@ pub(super) fn index_vec<T>(description: &mut Description<'_>, count: u32) -> Res
 }
 
 /// Describes blocks at the indices in `indices`.
-///
-/// # Errors
-///
-/// The errors of [`Key::describe_indexed`] and [`Description::indexed`].
 pub(crate) fn describe<'k>(
     key: &'k Key<'_>,
     access: Access,
     pattern: Pattern,
     indices: IndexSlice<'_>,
 ) -> Result<Described<'k>> {
-    let count = u32::try_from(indices.len()).map_err(|_| ENOSPC)?;
+    let too_many = |_| Refused::TOO_MANY.with(MAX_INDICES);
+    let count = u32::try_from(indices.len()).map_err(too_many)?;
     let mut description = key.describe_indexed(count, access)?;
     let indices = match indices {
         IndexSlice::U32(from) => {
@@ -73,32 +69,29 @@ pub(crate) fn describe<'k>(
 }
 
 /// Describes `layout`, whose indices are in user memory.
-///
-/// # Errors
-///
-/// The errors of [`describe`] and of [`read_all`]; `EINVAL` for indices of neither 4 nor 8 bytes.
 pub(crate) fn describe_user<'k>(
     key: &'k Key<'_>,
     access: Access,
     layout: &UapiIndexed,
 ) -> Result<Described<'k>> {
     if layout.comp_mask != 0 {
-        return Err(EINVAL);
+        return Err(Refused::COMP_MASK.with(layout.comp_mask));
     }
+    let unread = |error| Refused::from(error).of_array(layout.indices);
     let (addr, count) = (layout.indices, layout.num_indices);
     let mut description = key.describe_indexed(count, access)?;
     let indices = match layout.index_bytes {
         4 => {
             let mut to = index_vec(&mut description, count)?;
-            read_all(addr, count, &mut to)?;
+            read_all(addr, count, &mut to).map_err(unread)?;
             KIndices::U32(to)
         }
         8 => {
             let mut to = index_vec(&mut description, count)?;
-            read_all(addr, count, &mut to)?;
+            read_all(addr, count, &mut to).map_err(unread)?;
             KIndices::U64(to)
         }
-        _ => return Err(EINVAL),
+        bytes => return Err(Refused::INDEX_BYTES.with(bytes)),
     };
     description.indexed(Pattern::from(layout), indices)
 }

@@ -10,6 +10,7 @@
 //! the functions below convert addresses.
 
 use crate::{
+    errors::{Refused, Result},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::Access,
@@ -28,10 +29,6 @@ use kernel::prelude::*;
 impl Key<'_> {
     /// If `leaf` is a fast registration, gives it a separate binding. Does nothing for other
     /// leaves.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` without memory and beyond a limit.
     pub(super) fn count_registered(&self, leaf: &mut Leaf) -> Result {
         match &leaf.place {
             LeafPlace::Key(active) if active.registered().is_some() => {
@@ -44,17 +41,17 @@ impl Key<'_> {
 
     fn copy_registered(&self, active: &Binding) -> Result<RcuArc<Binding>> {
         let KLayout::List(list) = &active.layout else {
-            return Err(EINVAL);
+            return Err(EINVAL.into());
         };
         let count = list.entries().len();
         let bytes = cost::entries(count)?.checked_add(cost::BINDING);
-        let charge = self.region.charge.beside(bytes.ok_or(ENOMEM)?)?;
+        let charge = self.region.charge.beside(bytes.ok_or(Refused::MEMORY)?)?;
         let mut entries = KVVec::with_capacity(count, GFP_MAYFAIL)?;
         entries.extend_from_slice(list.entries(), GFP_MAYFAIL)?;
         let mut leaves = KVVec::with_capacity(active.leaves.len(), GFP_MAYFAIL)?;
         for leaf in active.leaves.iter() {
             let LeafPlace::Memory { base, delta, .. } = &leaf.place else {
-                return Err(EINVAL);
+                return Err(EINVAL.into());
             };
             let place = LeafPlace::Memory {
                 base: base.clone(),
@@ -103,12 +100,10 @@ impl Found<'_> {
     }
 
     /// Returns the address in the layout of leaf `index` for the address `addr` of the caller.
-    ///
-    /// # Errors
-    ///
-    /// `ERANGE` before the first byte of the leaf.
     pub(super) fn offset(&self, index: u32, addr: u64) -> Result<u64> {
-        addr.checked_sub(self.start(index)).ok_or(ERANGE)
+        let start = self.start(index);
+        let before = Refused::BEFORE_LEAF.with(start);
+        addr.checked_sub(start).ok_or(before)
     }
 
     /// Sets the first address of all leaves that are keys to zero, after their addresses were

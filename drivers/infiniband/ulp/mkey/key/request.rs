@@ -9,13 +9,13 @@
 use crate::{
     bindings::{
         ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
-        ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_ANY_TAG as ANY_TAG,
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_REMOTE_INV as REMOTE_INV,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
+    errors::{Refused, Result},
     kernel_ext::{rdma::Access, sched},
     key::{
         indexed::{index_vec, Pattern},
@@ -60,8 +60,9 @@ pub(crate) struct Reader<'a> {
     source: Source<'a>,
     /// The address of the next byte.
     addr: u64,
-    /// The number of bytes.
+    /// The number of bytes that are left, and of all bytes.
     left: u64,
+    length: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -71,12 +72,13 @@ impl<'a> Reader<'a> {
             source,
             addr,
             left: length,
+            length,
         }
     }
 
     fn read(&mut self, to: &mut [u8]) -> Result {
         let len = to.len() as u64;
-        self.left = self.left.checked_sub(len).ok_or(EINVAL)?;
+        self.left = self.left.checked_sub(len).ok_or(self.wrong_length())?;
         match &mut self.source {
             Source::Copy(bytes) => {
                 let (now, rest) = bytes.split_at_checked(to.len()).ok_or(EINVAL)?;
@@ -84,7 +86,10 @@ impl<'a> Reader<'a> {
                 *bytes = rest;
             }
             Source::Staged(staged) => staged.read(usize::try_from(self.addr)?, to)?,
-            Source::Memory { leaf, pd } => leaf.read(*pd, self.addr, to)?,
+            Source::Memory { leaf, pd } => {
+                let read = leaf.read(*pd, self.addr, to);
+                read.map_err(|error| Refused::of_description(error, leaf.lkey))?;
+            }
         }
         self.addr = self.addr.wrapping_add(len);
         Ok(())
@@ -104,20 +109,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that `count` values of type `T` are left, and nothing else.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`.
     fn holds<T>(&self, count: u32) -> Result {
         let len = u64::from(count).checked_mul(size_of::<T>() as u64);
-        (len == Some(self.left)).then_some(()).ok_or(EINVAL)
+        let is_all = len == Some(self.left);
+        is_all.then_some(()).ok_or(self.wrong_length())
+    }
+
+    fn wrong_length(&self) -> Refused {
+        Refused::DESCRIPTION.with(self.length)
     }
 
     /// Reads `count` values and calls `each` with each one.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for fewer values, those of the memory, and those of `each`.
     fn each<T: FromBytes + Immutable + KnownLayout + 'a>(
         &mut self,
         count: u32,
@@ -153,8 +155,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads `count` ranges and calls `some` with some of them at a time. The errors are those of
-    /// [`Self::each`].
+    /// Reads `count` ranges and calls `some` with some of them at a time.
     fn ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
         match self.view(count) {
             Some(ranges) => some(ranges),
@@ -186,61 +187,47 @@ impl<'a> Reader<'a> {
     fn one<T: FromBytes>(&mut self) -> Result<T> {
         let bytes: Option<&[u8]> = self.view(const { size_of::<T>() as u32 });
         match bytes {
-            Some(bytes) => T::read_from_bytes(bytes).map_err(|_| EINVAL),
+            Some(bytes) => Ok(T::read_from_bytes(bytes).map_err(|_| EINVAL)?),
             None => self.other(),
         }
     }
 
-    /// Reads a value from a source that is not a copy. The errors are those of [`Self::each`].
+    /// Reads a value from a source that is not a copy.
     fn other<T: FromBytes>(&mut self) -> Result<T> {
         let mut words = [0u64; ONE];
         const { assert!(size_of::<T>() <= size_of::<[u64; ONE]>()) };
         let bytes = words.as_mut_bytes();
         let bytes = bytes.get_mut(..size_of::<T>()).ok_or(EINVAL)?;
         self.read(bytes)?;
-        T::read_from_bytes(bytes).map_err(|_| EINVAL)
+        Ok(T::read_from_bytes(bytes).map_err(|_| EINVAL)?)
     }
 }
 
-/// Checks the fields of a header that do not describe the layout.
-///
-/// # Errors
-///
-/// `EINVAL`.
-pub(super) fn check_header(header: &UapiLayout) -> Result {
-    let size = match header.kind {
-        KIND_LIST => size_of::<UapiSge>(),
-        KIND_INTERLEAVED => size_of::<UapiBlock>(),
-        KIND_INDEXED => size_of::<UapiIndexed>(),
-        _ => return Err(EINVAL),
-    };
-    let is_known = header.version == IB_MKEY_LAYOUT_VERSION
-        && header.comp_mask & !(ANY_TAG | REMOTE_INV) == 0
-        && header.entry_size as usize == size;
-    is_known.then_some(()).ok_or(EINVAL)
+/// Checks the fields of a header except the numbers of entries and dimensions.
+fn check_header(header: &UapiLayout) -> Result {
+    if header.version != IB_MKEY_LAYOUT_VERSION {
+        return Err(Refused::VERSION.with(header.version));
+    }
+    if header.comp_mask & !(ANY_TAG | REMOTE_INV) != 0 {
+        return Err(Refused::COMP_MASK.with(header.comp_mask));
+    }
+    uapi::check_kind(header.kind, header.entry_size, header.num_dims)
 }
 
-/// Describes the layout that `reader` reads. Sets `entry` to the number of the entry or block that
-/// is wrong, or to the count of all entries, blocks or indices if none alone is wrong.
-///
-/// # Errors
-///
-/// The errors of [`Key::describe`] and of a bind; `EINVAL` for an unknown version, a field that
-/// must be zero and a wrong length; `ENOSPC` for more than [`MAX_ENTRIES`] indices; the errors of
-/// the memory.
+/// Describes the layout that `reader` reads, of at most [`MAX_ENTRIES`] entries, blocks or indices.
 pub(crate) fn describe<'k>(
     key: &'k Key<'_>,
     access: Access,
     reader: &mut Reader<'_>,
-    entry: &mut u32,
 ) -> Result<Described<'k>> {
     let header: UapiLayout = reader.one()?;
     check_header(&header)?;
-    let mut described = match (header.kind, header.num_dims, header.num_entries) {
-        (KIND_LIST, 0, count) => list(key, access, count, reader, entry),
-        (KIND_INTERLEAVED, dims, count) => interleaved(key, access, dims, count, reader, entry),
-        (KIND_INDEXED, 0, 1) => indexed(key, access, reader, entry),
-        _ => Err(EINVAL),
+    let count = header.num_entries;
+    let mut described = match header.kind {
+        KIND_LIST => list(key, access, count, reader),
+        KIND_INTERLEAVED => interleaved(key, access, header.num_dims, count, reader),
+        _ if count == 1 => indexed(key, access, reader),
+        _ => Err(Refused::ONE_INDEXED.with(count)),
     }?;
     described.any_tag = header.comp_mask & ANY_TAG != 0;
     if header.comp_mask & REMOTE_INV != 0 {
@@ -254,14 +241,10 @@ fn list<'k>(
     access: Access,
     count: u32,
     reader: &mut Reader<'_>,
-    entry: &mut u32,
 ) -> Result<Described<'k>> {
-    *entry = count;
     let mut ranges = key.describe(count, access)?.ranges();
     reader.holds::<UapiSge>(count)?;
-    let read = reader.ranges(count, |some| ranges.add(some));
-    *entry = ranges.added();
-    read?;
+    reader.ranges(count, |some| ranges.add(some))?;
     ranges.finish()
 }
 
@@ -271,9 +254,7 @@ fn interleaved<'k>(
     num_dims: u32,
     count: u32,
     reader: &mut Reader<'_>,
-    entry: &mut u32,
 ) -> Result<Described<'k>> {
-    *entry = count;
     let mut description = key.describe(count, access)?;
     let mut buffer = [0; MAX_DIMS];
     let repeat_count = uapi::counts(&mut buffer, num_dims)?;
@@ -281,14 +262,9 @@ fn interleaved<'k>(
         *to = reader.one()?;
     }
     reader.holds::<UapiBlock>(count)?;
-    let mut at = 0u32;
-    let read = reader.each(count, |block: &UapiBlock| {
-        description.uapi_block(block, repeat_count.len())?;
-        at = at.saturating_add(1);
-        Ok(())
-    });
-    *entry = at;
-    read?;
+    reader.each(count, |block: &UapiBlock| {
+        description.uapi_block(block, repeat_count.len())
+    })?;
     description.interleaved(repeat_count)
 }
 
@@ -296,16 +272,17 @@ fn indexed<'k>(
     key: &'k Key<'_>,
     access: Access,
     reader: &mut Reader<'_>,
-    entry: &mut u32,
 ) -> Result<Described<'k>> {
     let layout: UapiIndexed = reader.one()?;
     let count = layout.num_indices;
-    *entry = count;
-    if layout.indices != 0 || layout.comp_mask != 0 {
-        return Err(EINVAL);
+    if layout.indices != 0 {
+        return Err(Refused::INDICES.with(layout.indices));
+    }
+    if layout.comp_mask != 0 {
+        return Err(Refused::COMP_MASK.with(layout.comp_mask));
     }
     if count > MAX_ENTRIES {
-        return Err(ENOSPC);
+        return Err(Refused::TOO_MANY.with(MAX_ENTRIES));
     }
     let mut description = key.describe_indexed(count, access)?;
     let indices = match layout.index_bytes {
@@ -321,7 +298,7 @@ fn indexed<'k>(
             reader.each(count, |index: &u64| Ok(to.push_within_capacity(*index)?))?;
             KIndices::U64(to)
         }
-        _ => return Err(EINVAL),
+        bytes => return Err(Refused::INDEX_BYTES.with(bytes)),
     };
     description.indexed(Pattern::from(&layout), indices)
 }

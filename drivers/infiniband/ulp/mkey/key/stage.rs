@@ -14,6 +14,7 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
+    errors::{Refused, Result},
     key::{indexed::Pattern, Key},
     layout::{IndexSlice, MAX_DIMS},
     region::{
@@ -25,32 +26,24 @@ use crate::{
 use core::mem::size_of;
 use kernel::prelude::*;
 
-/// Adds `length` bytes, `times` times, to the length of a layout.
-///
-/// # Errors
-///
-/// `EINVAL` for zero bytes, `EOVERFLOW`.
+/// Adds the `length` bytes of an entry, `times` times, to the length of a layout.
 fn add(total: u64, length: u64, times: u64) -> Result<u64> {
-    if length == 0 || times == 0 {
-        return Err(EINVAL);
+    if length == 0 {
+        return Err(Refused::NO_BYTES);
     }
-    let all = length.checked_mul(times).ok_or(EOVERFLOW)?;
-    total.checked_add(all).ok_or(EOVERFLOW)
+    let all = length.checked_mul(times).ok_or(Refused::LENGTH)?;
+    total.checked_add(all).ok_or(Refused::LENGTH)
 }
 
 impl Key<'_> {
-    /// Returns the staged layouts of the key.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for the key of a process.
+    /// Returns the staged layouts of the key, which is not that of a process.
     pub(crate) fn staged(&self) -> Result<&StagedLayouts> {
         match &self.region.kind {
             Kind::Key {
                 staged: Some(staged),
                 ..
             } => Ok(staged),
-            _ => Err(EINVAL),
+            _ => Err(Refused::NOT_A_KEY),
         }
     }
 
@@ -62,10 +55,11 @@ impl Key<'_> {
         write: impl FnOnce(&mut Staged) -> Result,
     ) -> Result {
         if count == 0 {
-            return Err(EINVAL);
+            return Err(Refused::EMPTY);
         }
-        if count > self.max_entries.min(MAX_ENTRIES) as usize {
-            return Err(ENOSPC);
+        let most = self.max_entries.min(MAX_ENTRIES);
+        if count > most as usize {
+            return Err(Refused::TOO_MANY.with(most));
         }
         let charge = &self.region.charge;
         self.staged()?.stage(self.mr.rkey(), charge, |to| {
@@ -76,11 +70,6 @@ impl Key<'_> {
 
     /// Stages ranges, one after another: the address, the length and the lkey of each. Does not
     /// sleep.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` without ranges or for a range without bytes, `ENOSPC`, `EOVERFLOW`; those of
-    /// [`StagedLayouts::stage`]. All functions of this file that stage a layout have these errors.
     pub(crate) fn stage_list(
         &self,
         ranges: impl ExactSizeIterator<Item = (u64, u64, u32)>,
@@ -89,8 +78,8 @@ impl Key<'_> {
         let header = header::<UapiSge>(KIND_LIST, count, 0);
         self.stage(header, count, |to| {
             let mut total = 0;
-            for (addr, length, lkey) in ranges {
-                total = add(total, length, 1)?;
+            for (at, (addr, length, lkey)) in ranges.enumerate() {
+                total = add(total, length, 1).map_err(|why| why.at(at as u32))?;
                 let entry = UapiSge {
                     addr,
                     length,
@@ -111,18 +100,21 @@ impl Key<'_> {
     ) -> Result {
         let (count, dims) = (blocks.len(), repeat_count.len());
         if dims == 0 || dims > MAX_DIMS {
-            return Err(EINVAL);
+            return Err(Refused::DIMS.with(dims as u64));
         }
         let header = header::<UapiBlock>(KIND_INTERLEAVED, count, dims);
         self.stage(header, count, |to| {
-            let mut times = 1;
-            for repeat in repeat_count {
-                times = add(0, *repeat, times)?;
+            let mut times = 1u64;
+            for (dim, repeat) in repeat_count.iter().enumerate() {
+                if *repeat == 0 {
+                    return Err(Refused::NO_REPEAT.with(dim as u64));
+                }
+                times = times.checked_mul(*repeat).ok_or(Refused::LENGTH)?;
                 to.push(repeat.as_bytes())?;
             }
             let mut total = 0;
-            for (addr, bytes_count, lkey, mut stride) in blocks {
-                total = add(total, bytes_count, times)?;
+            for (at, (addr, bytes_count, lkey, mut stride)) in blocks.enumerate() {
+                total = add(total, bytes_count, times).map_err(|why| why.at(at as u32))?;
                 stride.iter_mut().skip(dims).for_each(|unused| *unused = 0);
                 let block = UapiBlock {
                     addr,
@@ -137,14 +129,14 @@ impl Key<'_> {
         })
     }
 
-    /// Stages blocks at indices. Fails with `EINVAL` also for a unit of zero.
+    /// Stages blocks at indices.
     pub(crate) fn stage_indexed(&self, pattern: Pattern, indices: IndexSlice<'_>) -> Result {
         let count = indices.len();
         let header = header::<UapiIndexed>(KIND_INDEXED, 1, 0);
         self.stage(header, count, |to| {
             add(0, pattern.bytes_count, count as u64)?;
             if pattern.unit == 0 {
-                return Err(EINVAL);
+                return Err(Refused::NO_UNIT);
             }
             let (index_bytes, bytes) = match indices {
                 IndexSlice::U32(indices) => (size_of::<u32>(), indices.as_bytes()),
@@ -161,7 +153,7 @@ impl Key<'_> {
                 comp_mask: 0,
             };
             to.push(layout.as_bytes())?;
-            to.push(bytes)
+            Ok(to.push(bytes)?)
         })
     }
 }

@@ -15,6 +15,7 @@ mod room;
 
 use crate::{
     backend::{Backend, BaseMr, Hw},
+    errors::Refused,
     kernel_ext::{
         rdma::{Access, Pd},
         sync::rcu_arc::{RcuArc, RcuShared, RcuUnique},
@@ -78,14 +79,10 @@ impl AsIndexed for KIndexed {
 }
 
 /// Makes a layout of `blocks`, repeated `repeat_count` times in each dimension.
-///
-/// # Errors
-///
-/// The errors of [`Interleaved::new`]; `ENOMEM`.
 pub(crate) fn interleaved(
     repeat_count: &[u64],
     (blocks, shape): (KVVec<Block>, KBox<Shape>),
-) -> Result<KLayout> {
+) -> Result<KLayout, Refused> {
     let layout = Interleaved::in_place(repeat_count, blocks, shape)?;
     Ok(KLayout::Interleaved(layout))
 }

@@ -10,7 +10,8 @@
 //! and each access checks them.
 
 use crate::{
-    kernel_ext::{alloc::GFP_MAYFAIL, error::eloop, sched},
+    errors::{Refused, Result},
+    kernel_ext::{alloc::GFP_MAYFAIL, sched},
     layout::{compose, pieces, Block, Entry, List, Place, Row, Shape},
     limits::{cost, owner::OwnerCharge},
     region::binding::{
@@ -167,7 +168,7 @@ impl<'a> Build<'a> {
             self.count()?;
             let leaf = self.number(place)?;
             let block = Block::new(leaf, block.addr(), block.bytes_count(), *block.stride());
-            Ok::<_, Error>(self.blocks.push_within_capacity(block)?)
+            Ok::<_, Refused>(self.blocks.push_within_capacity(block)?)
         })?;
         let blocks = core::mem::take(&mut self.blocks);
         let counts = counts.ok_or(EFAULT)?;
@@ -183,7 +184,7 @@ impl<'a> Build<'a> {
         for at in 0..row.count {
             self.count()?;
             if self.added > self.most {
-                return Err(eloop());
+                return Err(Refused::PIECES.with(self.most as u64));
             }
             let piece = row.skip(at).piece();
             let entry = Entry::new(number, piece.addr, piece.len);
@@ -228,12 +229,8 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Makes one layout of `layout`, whose leaves `below` include a key.
-///
-/// # Errors
-///
-/// `ELOOP` for more than `most` pieces; `ENOMEM` without memory or beyond a limit; `EINTR` if the
-/// process was killed.
+/// Makes one layout of `layout`, whose leaves `below` include a key. Fails for more than `most`
+/// pieces, and if the process was killed.
 pub(super) fn make(
     layout: &KLayout,
     below: &[Leaf],

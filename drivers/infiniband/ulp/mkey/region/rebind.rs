@@ -11,6 +11,7 @@
 
 use crate::{
     backend::{Claimed, ClaimedMr, MrRange},
+    errors::Refused,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{mr_key, Access},
@@ -48,18 +49,18 @@ struct Editing<'a, 'c> {
 }
 
 /// A change that was refused. No change was made.
-pub(crate) struct Refused {
+pub(crate) struct RefusedChange {
     /// The number of the change.
     pub(crate) number: usize,
     /// The reason.
-    pub(crate) error: Error,
+    pub(crate) why: Refused,
 }
 
 impl Change<'_> {
-    fn refused(&self, error: Error) -> Refused {
-        Refused {
+    fn refused(&self, why: impl Into<Refused>) -> RefusedChange {
+        RefusedChange {
             number: self.number,
-            error,
+            why: why.into(),
         }
     }
 }
@@ -145,17 +146,17 @@ pub(crate) fn apply(
     pins: &Pins,
     changes: &mut [Change<'_>],
     timeout: Timeout,
-) -> core::result::Result<(), Refused> {
+) -> core::result::Result<(), RefusedChange> {
     sort(changes, |change| (change.mr.index(), change.number));
     if let Some(twice) = repeated(changes, |change| change.mr.index()) {
-        return Err(twice.refused(EINVAL));
+        return Err(twice.refused(Refused::TWICE));
     }
     let many = LockMany::new();
     let mut all = KVVec::new();
     for change in changes.iter_mut() {
         let number = change.number;
-        let refused = |error| Refused { number, error };
-        let locked = Editing::lock(&many, change).map_err(refused)?;
+        let refused = |why| RefusedChange { number, why };
+        let locked = Editing::lock(&many, change).map_err(|error| refused(error.into()))?;
         all.push(locked, GFP_MAYFAIL)
             .map_err(|error| refused(error.into()))?;
     }
@@ -171,7 +172,7 @@ fn swap_all(
     pins: &Pins,
     all: &mut [Editing<'_, '_>],
     timeout: Timeout,
-) -> core::result::Result<(), Refused> {
+) -> core::result::Result<(), RefusedChange> {
     let index = |one: &Editing<'_, '_>| one.change.mr.index();
     let deadline = Deadline::new(timeout);
     // Each failed attempt finds one region that is pinned.
@@ -190,7 +191,7 @@ fn exchange(
     pins: &Pins,
     all: &mut [Editing<'_, '_>],
     timeout: Timeout,
-) -> core::result::Result<(), Refused> {
+) -> core::result::Result<(), RefusedChange> {
     swap_all(pins, all, timeout)?;
     let mut result = Ok(());
     for one in all.iter_mut() {

@@ -15,6 +15,7 @@
 
 use crate::{
     bindings::IB_MKEY_MAX_STAGED,
+    errors::{self, Refused},
     kernel_ext::sync::lock::{new_irq_lock, IrqLock},
     limits::{
         cost::{self, PART},
@@ -173,21 +174,17 @@ impl StagedLayouts {
     }
 
     /// Stages the description that `write` writes, under `rkey`. The new description replaces one
-    /// that is staged under `rkey`. Charges memory to the owner of `charge`. Does not sleep.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if [`MAX_STAGED`] other layouts are staged; `ENOMEM`; the errors of `write`. Then
-    /// nothing has changed.
+    /// that is staged under `rkey`. Charges memory to the owner of `charge`. Does not sleep. Fails
+    /// if [`MAX_STAGED`] other layouts are staged. Nothing has changed after an error.
     pub(crate) fn stage(
         &self,
         rkey: u32,
         charge: &OwnerCharge,
-        write: impl FnOnce(&mut Staged) -> Result,
-    ) -> Result {
+        write: impl FnOnce(&mut Staged) -> errors::Result,
+    ) -> errors::Result {
         let spare = {
             let mut slots = self.slots.lock();
-            slots.place(rkey).ok_or(EBUSY)?;
+            slots.place(rkey).ok_or(Refused::ALL_MAPPED)?;
             slots.spare.iter_mut().find_map(Option::take)
         };
         let mut staged = match spare {
@@ -214,7 +211,7 @@ impl StagedLayouts {
                     unused = core::mem::replace(place, new).and_then(|before| before.staged);
                 }
                 // Another thread took the last place meanwhile.
-                None => result = Err(EBUSY),
+                None => result = Err(Refused::ALL_MAPPED),
             }
         }
         let surplus = unused.and_then(|unused| slots.keep(unused));

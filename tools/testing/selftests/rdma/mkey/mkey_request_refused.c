@@ -100,7 +100,7 @@ TEST_F(refused, nothing_is_refused_at_first)
 
 	EXPECT_EQ(0, ibmkey_query_refused(self->s.key[0], &error, &entry));
 	EXPECT_EQ(0, error);
-	EXPECT_EQ(0, entry);
+	EXPECT_EQ(IB_MKEY_NO_ENTRY, entry);
 	/* the description of the other tests is right */
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &self->wr));
 	EXPECT_FALSE(refused_kept(&self->s));
@@ -109,36 +109,36 @@ TEST_F(refused, nothing_is_refused_at_first)
 TEST_F(refused, header)
 {
 	self->header->version = IB_MKEY_LAYOUT_VERSION + 1;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->version = 0;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->version = IB_MKEY_LAYOUT_VERSION;
 	self->header->comp_mask = IB_UVERBS_MKEY_LAYOUT_REMOTE_INV << 1;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->comp_mask = 0;
 	self->header->entry_size++;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->entry_size--;
 	self->header->kind = IB_UVERBS_MKEY_UNBOUND;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->kind = 77;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->kind = IB_UVERBS_MKEY_LIST;
 	self->header->num_dims = 1;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->num_dims = 0;
 	self->header->num_entries = 0;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->num_entries = 5;
-	REFUSED(ENOSPC, 5);
+	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
 	self->header->num_entries = 1 << 20;
-	REFUSED(ENOSPC, 1 << 20);
+	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
 	self->header->num_entries = UINT32_MAX;
-	REFUSED(ENOSPC, UINT32_MAX);
+	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
 	self->header->num_entries = 1;
-	REFUSED(EINVAL, 1);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->num_entries = 3;
-	REFUSED(EINVAL, 3);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 }
 
 TEST_F(refused, entries)
@@ -157,14 +157,14 @@ TEST_F(refused, entries)
 	REFUSED(ENOENT, 0);
 	self->entry[0].lkey = good.lkey;
 	self->entry[1].length = 0;
-	REFUSED(EINVAL, 2);
+	REFUSED(EINVAL, 1);
 	self->entry[1].length = HOST;
-	REFUSED(ERANGE, 2);
+	REFUSED(ERANGE, 1);
 	self->entry[1].addr = UINT64_MAX;
-	REFUSED(EOVERFLOW, 2);
+	REFUSED(EOVERFLOW, 1);
 }
 
-/* an indexed layout has one lkey, so its number is always that of all indices */
+/* an indexed layout has one lkey, which is no entry */
 TEST_F(refused, indices)
 {
 	struct ibv_mr *mr = self->s.arena[0].leaf[0].mr;
@@ -190,24 +190,24 @@ TEST_F(refused, indices)
 	self->wr = mkt_request_wr(&self->text, self->s.key[0]);
 	good = *pattern;
 	copy[1] = UINT32_MAX;
-	REFUSED(ERANGE, 3);
+	REFUSED(ERANGE, 1);
 	copy[1] = index[1];
 	pattern->lkey ^= 1;
-	REFUSED(ENOENT, 3);
+	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
 	*pattern = good;
 	pattern->comp_mask = 1;
-	REFUSED(EINVAL, 3);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	*pattern = good;
 	pattern->index_bytes = 2;
-	REFUSED(EINVAL, 3);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	*pattern = good;
 	pattern->num_indices = 5;
-	REFUSED(ENOSPC, 5);
+	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
 	pattern->num_indices = IB_MKEY_MAX_ENTRIES + 1;
-	REFUSED(ENOSPC, IB_MKEY_MAX_ENTRIES + 1);
+	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
 	*pattern = good;
 	self->header->num_entries = 2;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->header->num_entries = 1;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &self->wr));
 }
@@ -255,8 +255,8 @@ TEST_F(refused, as_documented)
 	self->entry[1].lkey = mr->lkey;
 	self->entry[1].addr = self->range[1].addr;
 	self->entry[1].length = 8;
-	/* the layout is checked as a whole, and a call with the same layout names the entry */
-	REFUSED(EACCES, 2);
+	/* a call with the same layout names the same entry */
+	REFUSED(EACCES, 1);
 	EXPECT_EQ(EACCES, ibmkey_bind_list(key, MKT_ACCESS_ALL, 2, self->range));
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "ranges[1]"));
 
@@ -294,45 +294,45 @@ TEST_F(refused, description)
 	mr = ibv_reg_mr(pd, self->text.text, ROOM, 0);
 	ASSERT_NE(NULL, mr);
 	self->wr.mr = mr;
-	REFUSED(ENOENT, 0);
+	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	ASSERT_EQ(0, ibv_dealloc_pd(pd));
 	/* deregistered */
 	gone.lkey = mine->lkey ^ 1;
 	self->wr.mr = &gone;
-	REFUSED(ENOENT, 0);
+	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
 	gone.lkey = 0xffffff00;
-	REFUSED(ENOENT, 0);
+	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
 	self->wr.mr = mine;
 	/* partly outside of its MR */
 	self->wr.addr = addr + ROOM - 24;
 	self->header = (void *)(self->text.text + ROOM - 24);
 	*self->header = *(struct ib_uverbs_mkey_layout *)self->text.text;
-	REFUSED(ERANGE, 0);
+	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
 	self->wr.addr = addr - 8;
-	REFUSED(ERANGE, 0);
+	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
 	/* partly outside, and of an unknown version: a short one and a long one */
 	self->wr.addr = addr + ROOM - 24;
 	self->header->version++;
-	REFUSED(ERANGE, 0);
+	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
 	self->wr.length = 1000;
-	REFUSED(ERANGE, 0);
+	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
 	self->wr.addr = UINT64_MAX - 8;
-	REFUSED(ERANGE, 0);
+	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
 	self->wr.addr = addr;
 	/* too short for a header, and too long for its entries */
 	self->wr.length = 23;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->wr.length = 24 + 3 * 24;
-	REFUSED(EINVAL, 2);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->wr.length = 24 + 2 * 24 - 1;
-	REFUSED(EINVAL, 2);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->wr.length = 24 + 2 * 24;
 	/* access flags */
 	self->wr.access = IBV_ACCESS_REMOTE_WRITE;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->wr.access = 1 << 30;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	self->wr.access = MKT_ACCESS_ALL;
 	/* on demand */
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -342,7 +342,7 @@ TEST_F(refused, description)
 	if (mr) {
 		self->wr.mr = mr;
 		self->wr.addr = (uintptr_t)page;
-		REFUSED(EOPNOTSUPP, 0);
+		REFUSED(EOPNOTSUPP, IB_MKEY_NO_ENTRY);
 		ASSERT_EQ(0, ibv_dereg_mr(mr));
 	}
 	munmap(page, 4096);
@@ -359,7 +359,7 @@ TEST_F(refused, key)
 	/* another tag than that of the key */
 	self->wr.mkey = &wrong;
 	wrong.rkey = key->rkey ^ 1;
-	REFUSED(EINVAL, 0);
+	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
 	/* no key: an ordinary MR, and nothing */
 	wrong.rkey = self->text.mr->rkey;
 	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
@@ -388,11 +388,11 @@ TEST_F(refused, while_referred_to)
 
 	ASSERT_NE(NULL, outer);
 	ASSERT_EQ(0, ibv_rereg_mr_sg(outer, MKT_ACCESS_ALL, 1, &sge));
-	REFUSED(EBUSY, 2);
+	REFUSED(EBUSY, IB_MKEY_NO_ENTRY);
 	/* a circle */
 	self->entry[1].lkey = outer->lkey;
 	self->entry[1].addr = 0;
-	REFUSED(ELOOP, 2);
+	REFUSED(ELOOP, IB_MKEY_NO_ENTRY);
 	EXPECT_EQ(0, ibv_dereg_mr(outer));
 }
 

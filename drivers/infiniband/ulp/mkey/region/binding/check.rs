@@ -12,9 +12,9 @@ use super::{
     ON_DEMAND, //
 };
 use crate::{
+    errors::{Refused, Result},
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        error::{eloop, eopnotsupp},
         rdma::{mr::Right, Access, Pd},
     },
     layout::Extent,
@@ -34,16 +34,8 @@ const MAX_FLUSHED_BYTES: u64 = 1 << 33;
 
 impl Binding {
     /// Checks the layout against its leaves and makes the binding. The layout of keys over keys may
-    /// have `most_pieces` pieces of memory.
-    ///
-    /// # Errors
-    ///
-    /// `ERANGE` for a block outside of its leaf, `EACCES` for access flags that a leaf lacks,
-    /// `ELOOP` for more than [`MAX_LEVELS`] levels, the errors of [`flat::make`] for keys over
-    /// keys, `EOPNOTSUPP` for the flag `FLUSH_PERSISTENT` with ODP leaves, with more than
-    /// [`MAX_FLUSHED`] pieces, or with more than [`MAX_FLUSHED_BYTES`] bytes if each leaf has fewer
-    /// bytes, `ENOMEM`. A key names a leaf by its lkey. Every write, also a peer's, therefore needs
-    /// the leaf's flag `LOCAL_WRITE`.
+    /// have `most_pieces` pieces of memory. A key names a leaf by its lkey. Every write, also a
+    /// peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
     pub(crate) fn new(
         layout: KLayout,
         leaves: KVVec<Leaf>,
@@ -53,19 +45,33 @@ impl Binding {
         window: Option<Window>,
         most_pieces: usize,
     ) -> Result<Self> {
-        check_access(access, &leaves)?;
-        layout.reach(|reach| check_extent(&reach.extent, &leaves))?;
+        check_access(access, &layout, &leaves)?;
+        let within = layout.reach(|reach| check_extent(&reach.extent, &leaves));
+        within.map_err(|mut why| {
+            // The entry may be one of several with one extent.
+            let at = position(&layout, |extent| {
+                let checked = check_extent(&extent, &leaves);
+                checked.inspect_err(|own| why = *own).is_err()
+            });
+            why.at(at)
+        })?;
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
         if depth > MAX_LEVELS {
-            return Err(eloop());
+            return Err(Refused::LEVELS);
         }
         let extra = over_keys(&layout, &leaves, window, most_pieces, &mut charge)?;
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         if access.contains(Right::FlushPersistent) {
-            let pieces = pieces(extra.as_deref(), &layout);
-            if on_demand || pieces > MAX_FLUSHED || flushes_long(&layout, &leaves) {
-                return Err(eopnotsupp());
+            if on_demand {
+                return Err(Refused::FLUSH_ON_DEMAND);
+            }
+            if pieces(extra.as_deref(), &layout) > MAX_FLUSHED {
+                return Err(Refused::FLUSH_PIECES.with(MAX_FLUSHED));
+            }
+            let most = most_flushed(&leaves);
+            if layout.length() > most {
+                return Err(Refused::FLUSH_BYTES.with(most));
             }
         }
         Ok(Self {
@@ -87,10 +93,6 @@ impl Binding {
 
 /// Returns what a binding of `layout` has besides the layout: the range of a key, or the layout over
 /// memory if a leaf is a key; and the `window`.
-///
-/// # Errors
-///
-/// The errors of [`flat::make`].
 fn over_keys(
     layout: &KLayout,
     leaves: &[Leaf],
@@ -114,7 +116,7 @@ fn over_keys(
         }
         (None, None) if has_keys => {
             // Only keys, whose bindings are charged, have leaves that are keys.
-            let charge = charge.as_ref().ok_or(EINVAL)?;
+            let charge = charge.as_ref().ok_or(Refused::MEMORY)?;
             Extra::Flat(flat::make(layout, leaves, most_pieces, charge)?)
         }
         (None, None) => return Ok(None),
@@ -143,41 +145,45 @@ fn pieces(extra: Option<&Extra>, layout: &KLayout) -> u64 {
     pieces
 }
 
-/// Returns `true` if a flush of `layout` would take much longer than one of each of `leaves`.
-fn flushes_long(layout: &KLayout, leaves: &[Leaf]) -> bool {
-    let length = layout.length();
+/// Returns the most bytes of a layout over `leaves` that can be flushed to persistence.
+fn most_flushed(leaves: &[Leaf]) -> u64 {
     let longest = leaves.iter().map(|leaf| leaf.len).max();
-    length > MAX_FLUSHED_BYTES.max(longest.unwrap_or(0))
+    MAX_FLUSHED_BYTES.max(longest.unwrap_or(0))
+}
+
+/// Returns the number of the first entry, block or index whose extent is `wanted`. There is one.
+fn position(layout: &KLayout, wanted: impl FnMut(Extent) -> bool) -> u32 {
+    // CAST: A layout has at most `MAX_INDICES` of them.
+    layout.position(wanted).unwrap_or(0) as u32
 }
 
 /// Checks that each leaf has the access flags that a layout with the flags `access` needs.
-///
-/// # Errors
-///
-/// `EACCES` if one of them is missing.
-fn check_access(access: Access, leaves: &[Leaf]) -> Result {
+fn check_access(access: Access, layout: &KLayout, leaves: &[Leaf]) -> Result {
     let writes = access.contains(Right::LocalWrite)
         || access.contains(Right::RemoteWrite)
         || access.contains(Right::RemoteAtomic);
-    for leaf in leaves {
-        if writes && !leaf.access.contains(Right::LocalWrite) {
-            return Err(EACCES);
-        }
-        for flush in [Right::FlushGlobal, Right::FlushPersistent] {
-            if access.contains(flush) && !leaf.access.contains(flush) {
-                return Err(EACCES);
-            }
-        }
-    }
-    Ok(())
+    let lacks = |leaf: &Leaf, flag: Right| access.contains(flag) && !leaf.access.contains(flag);
+    let refuses = |leaf: &Leaf| {
+        (writes && !leaf.access.contains(Right::LocalWrite))
+            || lacks(leaf, Right::FlushGlobal)
+            || lacks(leaf, Right::FlushPersistent)
+    };
+    let number = leaves.iter().position(refuses);
+    let Some((number, leaf)) = number.and_then(|at| Some((at, leaves.get(at)?))) else {
+        return Ok(());
+    };
+    let entry = position(layout, |extent| extent.leaf() as usize == number);
+    Err(Refused::LEAF_ACCESS.with(leaf.lkey).at(entry))
 }
 
 /// Checks that pieces stay within their leaf.
-///
-/// # Errors
-///
-/// `ERANGE` if they do not.
 fn check_extent(extent: &Extent, leaves: &[Leaf]) -> Result {
     let leaf = leaves.get(extent.leaf() as usize).ok_or(EINVAL)?;
-    Ok(extent.check_within(leaf.start, leaf.len)?)
+    if extent.start() < leaf.start {
+        return Err(Refused::BEFORE_LEAF.with(leaf.start));
+    }
+    // A leaf has bytes. It may end at 2^64.
+    let last = leaf.start.wrapping_add(leaf.len.wrapping_sub(1));
+    let within = extent.check_within(leaf.start, leaf.len);
+    within.map_err(|_| Refused::BEYOND_LEAF.with(last))
 }

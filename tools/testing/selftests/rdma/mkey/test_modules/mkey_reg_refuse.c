@@ -5,6 +5,25 @@
 
 #include "mkey_reg.h"
 
+/* The reason for which the key was last refused. Stores the entry. */
+static int why(struct ib_mr *key, u32 *entry)
+{
+	struct ib_uverbs_mkey_refused refused;
+	int err = ib_query_mkey_refused(key, &refused);
+
+	if (err)
+		return err;
+	*entry = refused.entry;
+	return refused.reason;
+}
+
+#define expect_why(key, reason, number) do {					\
+	u32 __entry = 0;							\
+										\
+	expect_is(why(key, &__entry), IB_UVERBS_MKEY_REASON_##reason);		\
+	expect_is(__entry, number);						\
+} while (0)
+
 /* Layouts that cannot be staged. */
 static int staging(struct reg_test *test)
 {
@@ -23,9 +42,12 @@ static int staging(struct reg_test *test)
 	int i;
 
 	expect_is(ib_map_mkey_list(key, &one, 0), -EINVAL);
+	expect_why(key, EMPTY, IB_MKEY_NO_ENTRY);
 	expect_is(ib_map_mkey_list(key, &empty, 1), -EINVAL);
+	expect_why(key, NO_BYTES, 0);
 	expect_is(ib_map_mkey_list(key, &one, REG_ENTRIES + 1), -ENOSPC);
 	expect_is(ib_map_mkey_interleaved(key, &grid), -EOVERFLOW);
+	expect_why(key, LENGTH, IB_MKEY_NO_ENTRY);
 	grid.repeat_count = none;
 	expect_is(ib_map_mkey_interleaved(key, &grid), -EINVAL);
 	grid.num_dims = 0;
@@ -33,6 +55,7 @@ static int staging(struct reg_test *test)
 	grid.num_dims = IB_MKEY_MAX_DIMS + 1;
 	expect_is(ib_map_mkey_interleaved(key, &grid), -EINVAL);
 	expect_is(ib_map_mkey_indexed(key, &indexed), -EINVAL);
+	expect_why(key, INDICES, IB_MKEY_NO_ENTRY);
 	indexed.indices32 = &index;
 	indexed.unit = 0;
 	expect_is(ib_map_mkey_indexed(key, &indexed), -EINVAL);
@@ -49,6 +72,7 @@ static int staging(struct reg_test *test)
 	other = ib_alloc_mr(there->side->pd, IB_MR_TYPE_MEM_REG, 1);
 	expect(!IS_ERR(other));
 	expect_is(ib_map_mkey_list(other, &one, 1), -EINVAL);
+	expect_is(why(other, &(u32){ 0 }), -EINVAL);
 	expect(!ib_dereg_mr(other));
 
 	/* As many as there is room for, one of them anew. */
@@ -59,6 +83,7 @@ static int staging(struct reg_test *test)
 	expect_is(ib_map_mkey_list(key, &one, 1), 0);
 	reg_next_key(key);
 	expect_is(ib_map_mkey_list(key, &one, 1), -EBUSY);
+	expect_why(key, ALL_MAPPED, IB_MKEY_NO_ENTRY);
 	expect(!ib_unbind_mkey(key));
 	expect_is(ib_map_mkey_list(key, &one, 1), 0);
 	expect(!ib_unbind_mkey(key));
@@ -93,6 +118,7 @@ static int binding(struct reg_test *test)
 
 	/* No layout is staged under its rkey: it was used up, or is staged under another one. */
 	expect_is(reg_bind_status(test, there, key, bound, REG_ACCESS), IB_WC_MW_BIND_ERR);
+	expect_why(key, NOT_MAPPED, IB_MKEY_NO_ENTRY);
 	next = stage(test, key, 20);
 	expect(next);
 	expect_is(reg_bind_status(test, there, key, ib_inc_rkey(next), REG_ACCESS),
@@ -110,6 +136,7 @@ static int binding(struct reg_test *test)
 	/* The layout is still staged. A request with wrong flags uses it up. */
 	expect_is(reg_bind_status(test, there, key, next, IB_ACCESS_REMOTE_WRITE),
 		  IB_WC_MW_BIND_ERR);
+	expect_why(key, LOCAL_WRITE, IB_MKEY_NO_ENTRY);
 	expect_is(reg_bind_status(test, there, key, next, REG_ACCESS), IB_WC_MW_BIND_ERR);
 	expect_is(reg_peek(test, bound), 110);
 	next = stage(test, key, 20);
