@@ -40,7 +40,7 @@ static void bind_key(void *context)
 {
 	struct bind *bind = context;
 
-	if (bind->indexed.indices32)
+	if (bind->indexed.indices)
 		must(ibmkey_bind_indexed(bind->column.key, ACCESS_ALL,
 					 &bind->indexed),
 		     "ibmkey_bind_indexed");
@@ -250,7 +250,8 @@ static void measure_indexed(struct bench *bench, size_t count)
 		.addr = (uintptr_t)bind.column.strided,
 		.unit = 2 * BLOCK,
 		.bytes_count = BLOCK,
-		.indices32 = indices,
+		.indices = (uintptr_t)indices,
+		.index_bytes = sizeof(*indices),
 		.num_indices = count,
 		.lkey = bind.column.strided_mr->lkey,
 	};

@@ -119,7 +119,8 @@ static void bind_indexed(const struct layouts *layouts, struct side *side)
 		.addr = (uintptr_t)side->memory,
 		.unit = 2 * layouts->block,
 		.bytes_count = layouts->block,
-		.indices32 = layouts->index,
+		.indices = (uintptr_t)layouts->index,
+		.index_bytes = sizeof(*layouts->index),
 		.num_indices = layouts->count,
 		.lkey = side->mr->lkey,
 	};

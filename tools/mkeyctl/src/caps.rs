@@ -13,7 +13,7 @@ use std::{
 
 use ibmkey::{
     sys::{
-        ibmkey_caps,
+        ib_uverbs_mkey_caps,
         IBMKEY_CAP_ATOMIC,
         IBMKEY_CAP_DM,
         IBMKEY_CAP_INDEXED,
@@ -51,7 +51,7 @@ pub struct Args {
 struct Line {
     name: String,
     /// `None` if ib_mkey has not extended the device.
-    caps: Option<ibmkey_caps>,
+    caps: Option<ib_uverbs_mkey_caps>,
 }
 
 const FLAGS: [(u32, &str); 6] = [
@@ -199,15 +199,15 @@ fn table(lines: &[Line]) -> String {
 mod tests {
     use super::*;
 
-    fn line(name: &str, caps: Option<ibmkey_caps>) -> Line {
+    fn line(name: &str, caps: Option<ib_uverbs_mkey_caps>) -> Line {
         Line {
             name: name.to_owned(),
             caps,
         }
     }
 
-    fn some_caps() -> ibmkey_caps {
-        ibmkey_caps {
+    fn some_caps() -> ib_uverbs_mkey_caps {
+        ib_uverbs_mkey_caps {
             comp_mask: 0,
             max_dm_size: 64 << 20,
             max_entries: 65536,

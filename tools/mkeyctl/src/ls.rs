@@ -16,7 +16,7 @@ use std::{
 };
 
 use ibmkey::{
-    sys::ibmkey_caps,
+    sys::ib_uverbs_mkey_caps,
     Errno, //
 };
 use serde_json::{
@@ -101,7 +101,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
 /// An extended device.
 struct Line {
     name: String,
-    caps: ibmkey_caps,
+    caps: ib_uverbs_mkey_caps,
     mrs: Vec<Mr>,
     /// `None` if this user may not read debugfs, or the kernel does not show the pools.
     pools: Option<Vec<Pool>>,

@@ -7,9 +7,9 @@ use core::slice;
 use ibmkey::{
     ffi,
     sys::{
+        ib_uverbs_mkey_block,
+        ib_uverbs_mkey_sge,
         ibmkey_bind,
-        ibmkey_block,
-        ibmkey_range,
         ibv_sge,
         IBMKEY_INTERLEAVED,
         IBMKEY_LIST, //
@@ -23,8 +23,8 @@ use crate::sys::mlx5dv_mr_interleaved;
 /// A description, and vectors that are used again, so that most descriptions need no allocation.
 #[derive(Default)]
 pub(crate) struct Description {
-    ranges: Vec<ibmkey_range>,
-    blocks: Vec<ibmkey_block>,
+    ranges: Vec<ib_uverbs_mkey_sge>,
+    blocks: Vec<ib_uverbs_mkey_block>,
     /// The description; empty if there is none.
     pub(crate) text: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl Description {
     pub(crate) unsafe fn list(&mut self, mask: u64, num: u16, sge: *const ibv_sge) -> Result {
         // SAFETY: By the caller's promise.
         let sge = unsafe { elements(sge, num) }?;
-        let ranges = sge.iter().map(|sge| ibmkey_range {
+        let ranges = sge.iter().map(|sge| ib_uverbs_mkey_sge {
             addr: sge.addr,
             length: sge.length.into(),
             lkey: sge.lkey,
@@ -97,7 +97,7 @@ impl Description {
             let [first, ..] = &mut stride;
 
             *first = i64::from(block.bytes_count).wrapping_add(block.bytes_skip.into());
-            ibmkey_block {
+            ib_uverbs_mkey_block {
                 addr: block.addr,
                 bytes_count: block.bytes_count.into(),
                 lkey: block.lkey,

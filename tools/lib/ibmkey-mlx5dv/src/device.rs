@@ -11,7 +11,7 @@ use ibmkey::{
     },
     ffi,
     sys::{
-        ibmkey_caps,
+        ib_uverbs_mkey_caps,
         ibv_alloc_dm_attr,
         ibv_close_device,
         ibv_context,
@@ -59,7 +59,7 @@ const VALID: u32 = sys::MLX5DV_CONTEXT_MASK_CQE_COMPRESION
 ///
 /// `ctx` is an open context.
 unsafe fn check(ctx: *mut ibv_context) -> Result {
-    let mut caps = ibmkey_caps::default();
+    let mut caps = ib_uverbs_mkey_caps::default();
 
     // SAFETY: By the caller's promise.
     Errno::check(unsafe { ffi::ibmkey_query_caps(ctx, &mut caps) })?;

@@ -22,7 +22,6 @@ use std::sync::{
 };
 
 use crate::{
-    caps,
     errno::{
         to_int,
         to_ptr,
@@ -30,6 +29,7 @@ use crate::{
         Result, //
     },
     ioctl::Command,
+    mkey,
     object,
     sys, //
 };
@@ -75,7 +75,7 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
     // SAFETY: By the caller's promise.
     let fd = unsafe { object::cmd_fd(ctx) }?;
 
-    if caps::query(fd)?.flags & u64::from(sys::IBMKEY_CAP_DM) == 0 {
+    if mkey::query_caps(fd)?.flags & u64::from(sys::IBMKEY_CAP_DM) == 0 {
         return Err(Errno::EOPNOTSUPP);
     }
 
@@ -139,7 +139,7 @@ unsafe extern "C" fn query_device_ex(
         return result;
     }
     // SAFETY: By ibv_query_device_ex()'s contract, the context is open.
-    let caps = unsafe { object::cmd_fd(ctx) }.and_then(caps::query);
+    let caps = unsafe { object::cmd_fd(ctx) }.and_then(mkey::query_caps);
     if let Ok(caps) = caps {
         // SAFETY: `size` bytes may be written, and the member is within them.
         unsafe { (&raw mut (*attr).max_dm_size).write(caps.max_dm_size) };

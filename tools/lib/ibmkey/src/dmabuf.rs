@@ -52,17 +52,3 @@ pub unsafe fn register(
     // SAFETY: By the caller's promise.
     unsafe { object::new_mr(pd, create) }
 }
-
-/// Returns the number of bytes of a dma-buf, or `None` if `fd` is not a dma-buf.
-pub(crate) fn size(fd: c_int) -> Option<u64> {
-    // The kernel names an open file that has no place in a file system after its kind.
-    let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    name.to_str()?.starts_with("/dmabuf:").then_some(())?;
-
-    // Opening the name again fails for a dma-buf, so ask for the attributes of the descriptor.
-    // SAFETY: All zeroes is a valid value.
-    let mut stat = unsafe { core::mem::zeroed::<libc::stat>() };
-    // SAFETY: `stat` may be written.
-    let ret = unsafe { libc::fstat(fd, &mut stat) };
-    u64::try_from(stat.st_size).ok().filter(|_| ret == 0)
-}

@@ -59,12 +59,6 @@ impl Errno {
         }
     }
 
-    /// Makes an errno value in a test.
-    #[cfg(test)]
-    pub(crate) const fn from_raw(errno: c_int) -> Self {
-        Self(errno)
-    }
-
     /// Returns the errno value.
     pub const fn get(self) -> c_int {
         self.0

@@ -37,26 +37,22 @@ use crate::{
     },
     explain::{
         self,
-        calls::{
-            self,
-            explained, //
-        },
-        plain,
-        Failed,
-        Layout, //
+        finish,
+        say, //
     },
-    indexed, iov,
+    iov,
     mkey::{
         self,
-        Array,
         Bound, //
     },
-    object,
+    object, reason,
     sys::{
+        self,
+        ib_uverbs_mkey_bind,
+        ib_uverbs_mkey_block as ibmkey_block,
+        ib_uverbs_mkey_indexed as ibmkey_indexed,
+        ib_uverbs_mkey_sge as ibmkey_range,
         ibmkey_alloc_attr,
-        ibmkey_block,
-        ibmkey_indexed,
-        ibmkey_range,
         ibv_mr,
         ibv_pd,
         ibv_sge,
@@ -116,12 +112,9 @@ declared!(
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_alloc(pd: *mut ibv_pd, max_entries: u32) -> *mut ibv_mr {
     // SAFETY: By the function's contract.
-    let key =
-        unsafe { object::new_mr(pd, |fd, pd_handle| mkey::create(fd, pd_handle, max_entries)) };
+    let key = unsafe { object::new_mr(pd, |fd, pd| mkey::create(fd, pd, max_entries, 0)) };
 
-    to_ptr(explained(key, |errno| {
-        calls::alloc(!pd.is_null(), max_entries, errno)
-    }))
+    to_ptr(finish(key, &[("pd", pd.is_null())]))
 }
 
 /// Creates a key with attributes.
@@ -133,19 +126,29 @@ pub unsafe extern "C" fn ibmkey_alloc_ex(
     // SAFETY: By the function's contract.
     let attr = unsafe { attr.as_ref() };
     let key = match attr {
-        Some(attr) if attr.comp_mask != 0 => Err(Errno::EINVAL),
+        Some(attr) if attr.comp_mask != 0 => Err(reason::invalid(
+            sys::IB_UVERBS_MKEY_REASON_COMP_MASK,
+            attr.comp_mask,
+        )),
+        Some(attr) if attr.flags & !sys::IBMKEY_ALLOC_YIELD != 0 => {
+            let words = format!("attr.flags {:#x} has an unknown bit", attr.flags);
+            Err(say(Errno::EINVAL, &words))
+        }
         // SAFETY: By the function's contract.
         Some(attr) => unsafe {
-            object::new_mr(pd, |fd, pd_handle| {
-                mkey::create_with(fd, pd_handle, attr.max_entries, attr.flags)
+            object::new_mr(pd, |fd, pd| {
+                mkey::create(fd, pd, attr.max_entries, attr.flags)
             })
         },
         None => Err(Errno::EFAULT),
     };
 
-    to_ptr(explained(key, |errno| {
-        calls::alloc_ex(!pd.is_null(), attr, errno)
-    }))
+    // A wrong attribute is named even if there is no protection domain.
+    let has_wrong = attr.is_some_and(|attr| attr.comp_mask != 0);
+    to_ptr(finish(
+        key,
+        &[("attr", attr.is_none()), ("pd", pd.is_null() && !has_wrong)],
+    ))
 }
 
 /// Registers the memory of an iovec as one key.
@@ -158,22 +161,21 @@ pub unsafe extern "C" fn ibmkey_reg_iov(
 ) -> *mut ibv_mr {
     // CAST: The argument is a set of flags, so its sign does not matter.
     let access = access as c_uint;
-    let iov = match (iov.is_null(), num_iov) {
-        (_, 0) => Some([].as_slice()),
-        (true, _) => None,
+    let is_null = iov.is_null() && num_iov > 0;
+    let result = match num_iov {
+        0 => Err(say(Errno::EINVAL, "num_iov is 0")),
+        _ if is_null => Err(Errno::EFAULT),
         // SAFETY: By the function's contract; `iov` is not NULL.
-        (false, _) => Some(unsafe { core::slice::from_raw_parts(iov, num_iov as usize) }),
-    };
-    let result = match iov {
-        // SAFETY: By the function's contract.
-        Some(iov) => unsafe { iov::register_iov(pd, iov, access) },
-        None => Err(Errno::EFAULT),
+        _ => unsafe {
+            let iov = core::slice::from_raw_parts(iov, num_iov as usize);
+            iov::register_iov(pd, iov, access)
+        },
     };
 
-    // SAFETY: By the function's contract.
-    to_ptr(explained(result, |errno| unsafe {
-        calls::reg_iov(pd, iov, access, errno)
-    }))
+    to_ptr(finish(
+        result,
+        &[("iov", is_null), ("pd", pd.is_null() && num_iov > 0)],
+    ))
 }
 
 /// Destroys a key and the MRs that it owns.
@@ -182,9 +184,7 @@ pub unsafe extern "C" fn ibmkey_dereg(mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
     let result = unsafe { iov::deregister(mkey) };
 
-    to_int(explained(result, |errno| {
-        plain::on_key(&[("mkey", mkey.is_null())], errno)
-    }))
+    to_int(finish(result, &[("mkey", mkey.is_null())]))
 }
 
 /// Binds a key to ranges, one after another.
@@ -196,12 +196,7 @@ pub unsafe extern "C" fn ibmkey_bind_list(
     ranges: *const ibmkey_range,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    let list = unsafe { Array::from_raw(num_ranges, ranges) };
-    let call = |fd, handle| mkey::bind_list(fd, handle, access, list);
-    let layout = || Layout::List(list.items().unwrap_or_default());
-
-    // SAFETY: By the function's contract.
-    unsafe { rebind_or_explain(mkey, call, layout, access, num_ranges, 0) }
+    unsafe { bind(mkey, &mkey::list(access, num_ranges, ranges)) }
 }
 
 /// Binds a key to ranges in libibverbs's elements, under the RFC's name.
@@ -213,19 +208,10 @@ pub unsafe extern "C" fn ibv_rereg_mr_sg(
     sg_list: *const ibv_sge,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    let list = unsafe { Array::from_raw(num_sge, sg_list) };
-    let call = |fd, handle| mkey::bind_sge_list(fd, handle, access, list);
-    let ranges = std::cell::OnceCell::new();
-    let layout = || {
-        let elements = list.items().unwrap_or_default();
-        Layout::List(ranges.get_or_init(|| {
-            let translated = elements.iter().map(mkey::sge_to_range);
-            translated.collect::<Vec<_>>()
-        }))
-    };
+    let call = |fd, handle| unsafe { mkey::bind_sges(fd, handle, access, num_sge, sg_list) };
 
     // SAFETY: By the function's contract.
-    unsafe { rebind_or_explain(mkey, call, layout, access, num_sge, 0) }
+    unsafe { rebind(mkey, call) }
 }
 
 /// Binds a key to blocks that repeat with a stride.
@@ -238,23 +224,10 @@ pub unsafe extern "C" fn ibmkey_bind_interleaved(
     num_blocks: u32,
     blocks: *const ibmkey_block,
 ) -> c_int {
-    // SAFETY: By the function's contract.
-    let (repeat, blocks) = unsafe {
-        (
-            Array::from_raw(num_dims, repeat_count),
-            Array::from_raw(num_blocks, blocks),
-        )
-    };
-    let call = |fd, handle| mkey::bind_interleaved(fd, handle, access, repeat, blocks);
-    let layout = || {
-        Layout::Interleaved(
-            repeat.items().unwrap_or_default(),
-            blocks.items().unwrap_or_default(),
-        )
-    };
+    let layout = mkey::interleaved(access, num_dims, repeat_count, num_blocks, blocks);
 
     // SAFETY: By the function's contract.
-    unsafe { rebind_or_explain(mkey, call, layout, access, num_blocks, num_dims) }
+    unsafe { bind(mkey, &layout) }
 }
 
 /// Binds a key to blocks that repeat with a stride, under the RFC's name.
@@ -279,23 +252,7 @@ pub unsafe extern "C" fn ibmkey_bind_indexed(
     layout: *const ibmkey_indexed,
 ) -> c_int {
     // SAFETY: By the function's contract.
-    let Some(layout) = (unsafe { layout.as_ref() }) else {
-        explain::store_sentence("layout is NULL");
-        return Errno::EFAULT.get();
-    };
-    let call = |fd, handle| indexed::bind(fd, handle, access, layout);
-
-    // SAFETY: By the function's contract.
-    unsafe {
-        rebind_or_explain(
-            mkey,
-            call,
-            || Layout::Indexed(layout),
-            access,
-            layout.num_indices,
-            0,
-        )
-    }
+    unsafe { bind(mkey, &mkey::indexed(access, layout)) }
 }
 
 /// Returns a sentence about the last call that failed in this thread.
@@ -308,11 +265,18 @@ pub unsafe extern "C" fn ibmkey_last_error() -> *const c_char {
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_unbind(mkey: *mut ibv_mr) -> c_int {
     // SAFETY: By the function's contract.
-    let result = unsafe { rebind(mkey, mkey::unbind) };
+    unsafe { rebind(mkey, mkey::unbind) }
+}
 
-    to_int(explained(result, |errno| {
-        plain::on_key(&[("mkey", mkey.is_null())], errno)
-    }))
+/// # Safety
+///
+/// `mkey` is NULL or an MR. The arrays of the layout are NULL, or as long as their counts say.
+unsafe fn bind(mkey: *mut ibv_mr, layout: &ib_uverbs_mkey_bind) -> c_int {
+    // SAFETY: By the caller's promise.
+    let call = |fd, handle| unsafe { mkey::bind(fd, handle, layout) };
+
+    // SAFETY: By the caller's promise.
+    unsafe { rebind(mkey, call) }
 }
 
 /// Runs a call that changes the binding, and then updates the fields of the `struct ibv_mr`.
@@ -320,43 +284,13 @@ pub unsafe extern "C" fn ibmkey_unbind(mkey: *mut ibv_mr) -> c_int {
 /// # Safety
 ///
 /// `mkey` is NULL or an MR.
-unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<Bound>) -> Result {
+unsafe fn rebind(mkey: *mut ibv_mr, call: impl FnOnce(c_int, u32) -> Result<Bound>) -> c_int {
     // SAFETY: By the caller's promise.
-    let (fd, handle) = unsafe { object::mr_handle(mkey) }?;
-    let bound = call(fd, handle)?;
-
+    let bound = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| call(fd, handle));
     // SAFETY: `mkey` is not NULL, because it has a handle. So it is an MR, by the caller's promise.
-    unsafe { object::set_bound(mkey, bound) };
-    Ok(())
-}
+    let result = bound.map(|bound| unsafe { object::set_bound(mkey, bound) });
 
-/// Runs a bind as [`rebind`] does. If it fails, stores a sentence about the layout.
-///
-/// # Safety
-///
-/// `mkey` is NULL or an MR. The memory that the layout points to can be read.
-unsafe fn rebind_or_explain<'a>(
-    mkey: *mut ibv_mr,
-    call: impl FnOnce(c_int, u32) -> Result<Bound>,
-    layout: impl FnOnce() -> Layout<'a>,
-    access: u32,
-    count: u32,
-    dims: u32,
-) -> c_int {
-    // SAFETY: By the caller's promise.
-    let result = unsafe { rebind(mkey, call) };
-
-    if let Err(errno) = result {
-        let failed = Failed {
-            layout: layout(),
-            access,
-            count,
-            dims,
-        };
-        // SAFETY: By the caller's promise.
-        unsafe { explain::keep(mkey, errno, &failed, "") };
-    }
-    to_int(result)
+    to_int(finish(result, &[("mkey", mkey.is_null())]))
 }
 
 /// # Safety

@@ -145,14 +145,24 @@ macro_rules! plain {
 plain!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
 // SAFETY: An array has no padding between its elements, and `T` has none in them.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-// SAFETY: The fields are integers in naturally aligned order, as the bindings assert.
-unsafe impl Plain for sys::ib_uverbs_mkey_caps {}
-// SAFETY: As above.
-unsafe impl Plain for sys::ib_uverbs_mkey_info {}
-// SAFETY: As above.
-unsafe impl Plain for sys::ib_uverbs_mkey_bind {}
-// SAFETY: As above.
-unsafe impl Plain for sys::ib_uverbs_mkey_indexed {}
+
+macro_rules! plain_structs {
+    ($($name:ident),+ $(,)?) => {
+        // SAFETY: The fields are integers in naturally aligned order, as the bindings assert.
+        $(unsafe impl Plain for sys::$name {})+
+    };
+}
+
+plain_structs!(
+    ib_uverbs_mkey_bind,
+    ib_uverbs_mkey_block,
+    ib_uverbs_mkey_caps,
+    ib_uverbs_mkey_indexed,
+    ib_uverbs_mkey_info,
+    ib_uverbs_mkey_layout,
+    ib_uverbs_mkey_refused,
+    ib_uverbs_mkey_sge,
+);
 
 /// A method call under construction, with at most `N` attributes.
 pub(crate) struct Command<'a, const N: usize> {
@@ -239,6 +249,17 @@ impl<'a, const N: usize> Command<'a, N> {
     /// Adds a value that the call fills in.
     pub(crate) fn out<T: Plain>(self, id: u32, value: &'a mut T) -> Self {
         self.push(id, size_of::<T>(), core::ptr::from_mut(value) as u64)
+    }
+
+    /// Adds a value that a kernel fills in if it knows the attribute.
+    pub(crate) fn hint<T: Plain>(self, id: u32, value: &'a mut T) -> Self {
+        let at = self.used;
+        let mut command = self.out(id, value);
+
+        if let Some(attr) = command.message.attrs.get_mut(at) {
+            attr.flags = 0;
+        }
+        command
     }
 
     /// Adds an array that the kernel fills in.

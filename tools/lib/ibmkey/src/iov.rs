@@ -2,31 +2,26 @@
 
 //! One key over the memory of an iovec. The key owns the MRs under it.
 
-use core::{
-    ffi::c_int,
-    mem::size_of,
-    ptr::NonNull, //
-};
-use std::collections::HashSet;
-
 use crate::{
     errno::{
         Errno,
         Result, //
     },
+    explain::say,
     ioctl::{
         Command,
         Plain, //
     },
-    mkey::{
-        self,
-        Array, //
-    },
-    object,
+    mkey, object,
     sys::{
         self,
-        ibmkey_range as Entry, //
+        ib_uverbs_mkey_sge as Entry, //
     },
+};
+use core::{
+    ffi::c_int,
+    mem::size_of,
+    ptr::NonNull, //
 };
 
 /// `struct ib_uverbs_reg_mr`, without the data that a driver may add.
@@ -73,16 +68,22 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Registers each range. If one registration fails, no MR remains.
-    fn register(fd: c_int, pd_handle: u32, ranges: &[Range], access: u32) -> Result<Self> {
+    /// Registers each range. If one registration fails, no MR remains. Returns that range then.
+    fn register(
+        fd: c_int,
+        pd_handle: u32,
+        ranges: &[Range],
+        access: u32,
+    ) -> core::result::Result<Self, (Errno, Option<Range>)> {
         let mut leaves = Self {
             fd,
-            all: with_room_for(ranges.len())?,
+            all: with_room_for(ranges.len()).map_err(|errno| (errno, None))?,
         };
 
         for &range in ranges {
             // Dropping `leaves` deregisters the MRs before this one.
-            let [handle, lkey, _] = register(fd, pd_handle, range.start, range.length(), access)?;
+            let [handle, lkey, _] = register(fd, pd_handle, range.start, range.length(), access)
+                .map_err(|errno| (errno, Some(range)))?;
             leaves.all.push(Leaf {
                 range,
                 handle,
@@ -118,6 +119,33 @@ impl Drop for Leaves {
         // succeeds.
         let _ = self.deregister();
     }
+}
+
+/// Names the elements of an iovec in a range that could not be registered.
+fn unregistered(iov: &[sys::iovec], errno: Errno, range: Option<Range>) -> Errno {
+    let Some(range) = range else {
+        return errno;
+    };
+    let is_within = |element: &sys::iovec| {
+        let start = element.iov_base as u64;
+        element.iov_len > 0 && range.start <= start && start < range.end
+    };
+    let first = iov.iter().position(is_within).unwrap_or(0);
+    let last = iov.iter().rposition(is_within).unwrap_or(first);
+    let words = match errno {
+        Errno::EFAULT => "not mapped, or not writable while access allows writing",
+        Errno::ENOMEM => "no memory, or more than RLIMIT_MEMLOCK would be locked",
+        Errno::EINVAL => "the device refuses so much memory, or a flag of access",
+        _ => "the kernel refused to register them",
+    };
+    say(
+        errno,
+        &format!(
+            "iov[{first}] to iov[{last}], {} bytes from {:#x} on: {words}",
+            range.length(),
+            range.start
+        ),
+    )
 }
 
 fn with_room_for<T>(count: usize) -> Result<Vec<T>> {
@@ -172,83 +200,20 @@ pub(crate) fn of_leaves(access: u32) -> u32 {
     access & !(FOR_PEERS | sys::IBV_ACCESS_ZERO_BASED)
 }
 
-/// Returns the first element that ends after the last address.
-pub(crate) fn too_far(iov: &[sys::iovec]) -> Option<usize> {
-    iov.iter().position(|element| {
-        (element.iov_base as u64)
-            .checked_add(element.iov_len as u64)
-            .is_none()
-    })
-}
-
-/// Returns the first element whose memory the kernel refuses to register with `errno`, with its
-/// number. Registers the ranges that a key would own, then the elements in the ranges that were
-/// refused, but no pages twice. Deregisters them.
-///
-/// # Safety
-///
-/// `pd` is NULL or a protection domain.
-pub(crate) unsafe fn first_refused(
-    pd: *mut sys::ibv_pd,
-    iov: &[sys::iovec],
-    access: u32,
-    errno: Errno,
-) -> Option<(usize, &sys::iovec)> {
-    // SAFETY: By the caller's promise. The fields are not written after the allocation.
-    let (context, pd_handle) = unsafe { pd.as_ref().map(|pd| (pd.context, pd.handle)) }?;
-    // SAFETY: A protection domain's context stays open as long as the domain exists.
-    let fd = unsafe { object::cmd_fd(context) }.ok()?;
-    let access = of_leaves(access);
-
-    first_within_refused(iov, page_size(), |range| {
-        match register(fd, pd_handle, range.start, range.length(), access) {
-            Ok([handle, _, _]) => {
-                // Ignore an error: the kernel destroys the MR when the file is closed.
-                let _ = object::destroy(fd, handle);
-                false
-            }
-            Err(found) => found == errno,
-        }
-    })
-}
-
-/// Returns the first element that `refused` is true for. Memory is refused by the page.
-fn first_within_refused(
-    iov: &[sys::iovec],
-    page_size: u64,
-    mut refused: impl FnMut(Range) -> bool,
-) -> Option<(usize, &sys::iovec)> {
-    let mut ranges = to_register(&pieces(iov).ok()?, page_size).ok()?;
-    ranges.retain(|&range| refused(range));
-    let mut asked = HashSet::new();
-    let page_of = |address: u64| address.checked_div(page_size);
-
-    iov.iter().enumerate().find(|(_, element)| {
-        let start = element.iov_base as u64;
-        let element = Range {
-            start,
-            end: start.saturating_add(element.iov_len as u64),
-        };
-        let after = ranges.partition_point(|range| range.start <= start);
-        let within = after.checked_sub(1).and_then(|at| ranges.get(at));
-
-        element.length() > 0
-            && within.is_some_and(|range| element.end <= range.end)
-            && asked.insert((page_of(start), page_of(element.end.saturating_sub(1))))
-            && refused(element)
-    })
-}
-
 /// Returns the bytes of an iovec as ranges, in the order of the iovec. Elements that continue each
 /// other become one range. Empty elements are left out.
 fn pieces(iov: &[sys::iovec]) -> Result<Vec<Range>> {
     let mut pieces: Vec<Range> = with_room_for(iov.len())?;
 
-    for element in iov.iter().filter(|element| element.iov_len > 0) {
+    for (at, element) in iov.iter().enumerate() {
         let start = element.iov_base as u64;
-        let end = start
-            .checked_add(element.iov_len as u64)
-            .ok_or(Errno::EOVERFLOW)?;
+        let end = start.checked_add(element.iov_len as u64).ok_or_else(|| {
+            let words = "iov_base + iov_len exceeds 64 bits";
+            say(Errno::EOVERFLOW, &format!("iov[{at}].iov_len: {words}"))
+        })?;
+        if start == end {
+            continue;
+        }
 
         match pieces.last_mut() {
             Some(last) if last.end == start => last.end = end,
@@ -256,7 +221,7 @@ fn pieces(iov: &[sys::iovec]) -> Result<Vec<Range>> {
         }
     }
     if pieces.is_empty() {
-        return Err(Errno::EINVAL);
+        return Err(say(Errno::EINVAL, "no element of iov has bytes"));
     }
     Ok(pieces)
 }
@@ -285,7 +250,7 @@ fn to_register(pieces: &[Range], page_size: u64) -> Result<Vec<Range>> {
     Ok(ranges)
 }
 
-pub(crate) fn page_size() -> u64 {
+fn page_size() -> u64 {
     // SAFETY: No requirements.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
 
@@ -307,10 +272,11 @@ pub(crate) unsafe fn register_iov(
     let max_entries = u32::try_from(pieces.len()).map_err(|_| Errno::ENOSPC)?;
     let mut owned = None;
 
-    // SAFETY: By the caller's promise.
+    // SAFETY: By the caller's promise. The array of the list is this function's.
     let mr = unsafe {
         object::new_mr(pd, |fd, pd_handle| {
-            let leaves = Leaves::register(fd, pd_handle, &ranges, of_leaves(access))?;
+            let leaves = Leaves::register(fd, pd_handle, &ranges, of_leaves(access))
+                .map_err(|(errno, range)| unregistered(iov, errno, range))?;
             let mut list: Vec<Entry> = with_room_for(pieces.len())?;
             for &piece in &pieces {
                 list.push(Entry {
@@ -322,15 +288,13 @@ pub(crate) unsafe fn register_iov(
             }
 
             // A key of no layout can have so many entries. Nothing else is wrong with the call.
-            let no_room = |errno| {
-                if errno == Errno::EINVAL {
-                    Errno::ENOSPC
-                } else {
-                    errno
-                }
+            let no_room = |errno| match errno {
+                Errno::EINVAL => Errno::ENOSPC,
+                _ => errno,
             };
-            let mut key = mkey::create(fd, pd_handle, max_entries).map_err(no_room)?;
-            let bound = mkey::bind_list(fd, key.handle, access, Array::from_slice(&list));
+            let mut key = mkey::create(fd, pd_handle, max_entries, 0).map_err(no_room)?;
+            let layout = mkey::list(access, max_entries, list.as_ptr());
+            let bound = mkey::bind(fd, key.handle, &layout);
             let bound = bound.inspect_err(|_| {
                 // Nothing refers to a new key that is not bound, so this succeeds.
                 let _ = object::destroy(fd, key.handle);

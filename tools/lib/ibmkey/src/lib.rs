@@ -14,15 +14,14 @@ mod driver;
 pub mod errno;
 pub mod explain;
 mod import;
-mod indexed;
 mod ioctl;
 mod iov;
 mod many;
 pub mod object;
 mod pool;
+mod reason;
 mod request;
 
-pub mod caps;
 pub mod dm;
 pub mod dmabuf;
 pub mod ffi;

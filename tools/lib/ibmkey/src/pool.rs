@@ -13,6 +13,7 @@ use crate::{
         Errno,
         Result, //
     },
+    explain::say,
     mkey, object,
     sys::{
         ibv_mr,
@@ -61,7 +62,7 @@ impl Pool {
         max_keys: u32,
     ) -> Result<*mut Self> {
         if max_keys == 0 {
-            return Err(Errno::EINVAL);
+            return Err(say(Errno::EINVAL, "max_keys is 0"));
         }
         let pool = Box::new(Self {
             pd,
@@ -85,11 +86,6 @@ impl Pool {
         Ok(Box::into_raw(pool))
     }
 
-    /// Returns the number of keys that the pool may have.
-    pub(crate) fn max_keys(&self) -> u32 {
-        self.max_keys
-    }
-
     /// Locks the state. No code panics while the state is locked, so a poisoned lock is valid.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +104,8 @@ impl Pool {
             return Ok(key);
         }
         if state.made >= self.max_keys {
-            return Err(Errno::EAGAIN);
+            let words = format!("all {} keys of the pool are in use", self.max_keys);
+            return Err(say(Errno::EAGAIN, &words));
         }
         // Reserve room in both vectors now, so that `put()` needs no allocation, which could fail.
         let missing = (state.made as usize).saturating_add(1);
@@ -122,7 +119,7 @@ impl Pool {
         // SAFETY: By the caller's promise.
         let key = unsafe {
             object::new_mr(self.pd, |fd, pd_handle| {
-                mkey::create(fd, pd_handle, self.max_entries)
+                mkey::create(fd, pd_handle, self.max_entries, 0)
             })
         };
         let mut state = self.state();
@@ -151,7 +148,8 @@ impl Pool {
         // Unmark the key before the unbind. During the unbind the key is neither free nor taken, so
         // no other thread can return it or take it.
         if !self.state().set_taken(key, false) {
-            return Err(Errno::EINVAL);
+            let words = "mkey is no key of this pool, or it was given back before";
+            return Err(say(Errno::EINVAL, words));
         }
         // SAFETY: The key was marked as taken, so `new_mr()` made it and the pool has not destroyed
         // it.
@@ -180,7 +178,7 @@ impl Pool {
         let mut state = this.state();
 
         if state.free.len() < state.made as usize {
-            return Err(Errno::EBUSY);
+            return Err(say(Errno::EBUSY, "a key of the pool was not given back"));
         }
         while let Some(key) = state.free.pop() {
             // SAFETY: The key came from `new_mr()`. It is free, so the pool has the only reference.

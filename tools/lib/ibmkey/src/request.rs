@@ -19,23 +19,16 @@ use crate::{
         Errno,
         Result, //
     },
-    indexed,
-    ioctl::{
-        Command,
-        Plain, //
-    },
-    mkey::{
-        block_to_uapi,
-        Array, //
-    },
+    explain::say,
+    ioctl::Plain,
+    reason,
     sys::{
         self,
         ib_uverbs_mkey_block as Block,
         ib_uverbs_mkey_indexed as Indexed,
         ib_uverbs_mkey_layout as Layout,
-        ib_uverbs_mkey_refused as Refused,
+        ib_uverbs_mkey_sge as Range,
         ibmkey_bind,
-        ibmkey_range as Range,
         ibmkey_wr,
         ibv_mr,
         ibv_mw,
@@ -44,15 +37,6 @@ use crate::{
         ibv_qp_ex, //
     },
 };
-
-// SAFETY: The fields are integers of one size, so there is no padding.
-unsafe impl Plain for Layout {}
-// SAFETY: As above.
-unsafe impl Plain for Refused {}
-// SAFETY: The fields are integers in naturally aligned order, as the bindings assert.
-unsafe impl Plain for Range {}
-// SAFETY: As above.
-unsafe impl Plain for Block {}
 
 /// The bits of `ibmkey_bind.comp_mask` that `ibmkey_describe()` accepts.
 pub(crate) const KNOWN: u64 =
@@ -73,12 +57,24 @@ fn layout_mask(bind: u64) -> u32 {
         .fold(0, |mask, (_, uapi)| mask | uapi)
 }
 
-/// Returns the entries of a description, which has at least one.
-fn some<T>(entries: Array<'_, T>) -> Result<&[T]> {
-    entries
-        .items()
-        .filter(|entries| !entries.is_empty())
-        .ok_or(Errno::EINVAL)
+/// Returns the `count` entries of a description.
+///
+/// # Safety
+///
+/// `entries` is NULL or points to `count` elements.
+unsafe fn some<'a, T>(count: u32, most: u32, entries: *const T) -> Result<&'a [T]> {
+    if count == 0 {
+        return Err(reason::invalid(sys::IB_UVERBS_MKEY_REASON_EMPTY, 0));
+    }
+    if count > most {
+        let reason = sys::IB_UVERBS_MKEY_REASON_TOO_MANY;
+        return Err(reason::invalid(reason, most.into()));
+    }
+    if entries.is_null() {
+        return Err(say(Errno::EINVAL, "the array of entries is NULL"));
+    }
+    // SAFETY: By the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(entries, count as usize) })
 }
 
 /// Memory for a description. The description may be longer than the memory.
@@ -144,7 +140,8 @@ impl Writer {
     /// `bind` fulfils the contract of its declaration.
     pub(crate) unsafe fn describe(mut self, bind: &ibmkey_bind) -> Result<usize> {
         if bind.comp_mask & !KNOWN != 0 {
-            return Err(Errno::EINVAL);
+            let reason = sys::IB_UVERBS_MKEY_REASON_COMP_MASK;
+            return Err(reason::invalid(reason, bind.comp_mask));
         }
         match bind.kind {
             // SAFETY: By the caller's promise, and the kind is that of the method.
@@ -153,7 +150,10 @@ impl Writer {
             sys::IBMKEY_INTERLEAVED => unsafe { self.interleaved(bind) }?,
             // SAFETY: As above.
             sys::IBMKEY_INDEXED => unsafe { self.indexed(bind) }?,
-            _ => return Err(Errno::EINVAL),
+            kind => {
+                let reason = sys::IB_UVERBS_MKEY_REASON_KIND;
+                return Err(reason::invalid(reason, kind.into()));
+            }
         }
         Ok(self.length)
     }
@@ -163,9 +163,9 @@ impl Writer {
     /// As for [`Self::describe`].
     unsafe fn list(&mut self, bind: &ibmkey_bind) -> Result {
         self.begin::<Range>(bind)?;
+        let most = sys::IB_MKEY_MAX_ENTRIES;
         // SAFETY: By the caller's promise.
-        let list = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.ranges) };
-        for range in some(list)? {
+        for range in unsafe { some(bind.num_entries, most, bind.__bindgen_anon_1.ranges) }? {
             self.add(range)?;
         }
         Ok(())
@@ -176,22 +176,22 @@ impl Writer {
     /// As for [`Self::describe`].
     unsafe fn interleaved(&mut self, bind: &ibmkey_bind) -> Result {
         if bind.num_dims == 0 || bind.num_dims > sys::IB_MKEY_MAX_DIMS {
-            return Err(Errno::EINVAL);
+            let reason = sys::IB_UVERBS_MKEY_REASON_DIMS;
+            return Err(reason::invalid(reason, bind.num_dims.into()));
         }
         if bind.repeat_count.is_null() {
-            return Err(Errno::EFAULT);
+            return Err(say(Errno::EFAULT, "repeat_count is NULL"));
         }
 
-        let dims = bind.num_dims as usize;
         self.begin::<Block>(bind)?;
         // SAFETY: By the caller's promise. As checked above, the pointer is not NULL.
-        for count in unsafe { slice::from_raw_parts(bind.repeat_count, dims) } {
+        for count in unsafe { slice::from_raw_parts(bind.repeat_count, bind.num_dims as usize) } {
             self.add(count)?;
         }
+        let most = sys::IB_MKEY_MAX_ENTRIES;
         // SAFETY: By the caller's promise.
-        let blocks = unsafe { Array::from_raw(bind.num_entries, bind.__bindgen_anon_1.blocks) };
-        for block in some(blocks)? {
-            self.add(&block_to_uapi(block, dims))?;
+        for block in unsafe { some(bind.num_entries, most, bind.__bindgen_anon_1.blocks) }? {
+            self.add(block)?;
         }
         Ok(())
     }
@@ -201,30 +201,37 @@ impl Writer {
     /// As for [`Self::describe`].
     unsafe fn indexed(&mut self, bind: &ibmkey_bind) -> Result {
         // SAFETY: By the caller's promise.
-        let layout = unsafe { bind.__bindgen_anon_1.indexed.as_ref() }.ok_or(Errno::EFAULT)?;
-        let mut uapi = indexed::to_uapi(layout)?;
-        let count = layout.num_indices as usize;
+        let layout = unsafe { bind.__bindgen_anon_1.indexed.as_ref() }
+            .ok_or_else(|| say(Errno::EFAULT, "indexed is NULL"))?;
+        let (count, most) = (layout.num_indices, sys::IB_MKEY_MAX_INDICES);
+        let indices = core::ptr::with_exposed_provenance::<()>(layout.indices as usize);
 
-        if count == 0 || layout.num_indices > sys::IB_MKEY_MAX_INDICES {
-            return Err(Errno::EINVAL);
+        if layout.comp_mask != 0 {
+            let reason = sys::IB_UVERBS_MKEY_REASON_COMP_MASK;
+            return Err(reason::invalid(reason, layout.comp_mask.into()));
         }
-        uapi.indices = 0;
         self.begin::<Indexed>(bind)?;
-        self.add(&uapi)?;
-        // SAFETY: By the caller's promise. As `to_uapi()` checked, one of the two pointers is not
-        // NULL.
+        self.add(&Indexed {
+            indices: 0,
+            ..*layout
+        })?;
+        // SAFETY: By the caller's promise, there are as many indices of this size.
         unsafe {
-            if layout.indices64.is_null() {
-                for index in slice::from_raw_parts(layout.indices32, count) {
-                    self.add(index)?;
+            match layout.index_bytes {
+                4 => {
+                    let indices = some(count, most, indices.cast::<u32>())?;
+                    indices.iter().try_for_each(|index| self.add(index))
                 }
-            } else {
-                for index in slice::from_raw_parts(layout.indices64, count) {
-                    self.add(index)?;
+                8 => {
+                    let indices = some(count, most, indices.cast::<u64>())?;
+                    indices.iter().try_for_each(|index| self.add(index))
+                }
+                bytes => {
+                    let reason = sys::IB_UVERBS_MKEY_REASON_INDEX_BYTES;
+                    Err(reason::invalid(reason, bytes.into()))
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -240,10 +247,12 @@ struct Parts {
 /// `wr` fulfils the contract of its declaration. `mr` is an MR.
 unsafe fn parts(wr: &ibmkey_wr, mr: *mut ibv_mr) -> Result<Parts> {
     if wr.comp_mask != 0 {
-        return Err(Errno::EINVAL);
+        let reason = sys::IB_UVERBS_MKEY_REASON_COMP_MASK;
+        return Err(reason::invalid(reason, wr.comp_mask));
     }
     // SAFETY: By the caller's promise.
-    let mkey = unsafe { wr.mkey.as_ref() }.ok_or(Errno::EINVAL)?;
+    let mkey = unsafe { wr.mkey.as_ref() };
+    let mkey = mkey.ok_or_else(|| say(Errno::EINVAL, "wr.mkey is NULL"))?;
 
     Ok(Parts {
         window: ibv_mw {
@@ -285,12 +294,15 @@ pub(crate) unsafe fn rekey(mkey: *mut ibv_mr, rkey: u32) {
 ///
 /// `qp` is a QP, and `wr` fulfils the contract of its declaration.
 pub(crate) unsafe fn post(qp: *mut ibv_qp, wr: &ibmkey_wr, wr_id: u64, send_flags: u32) -> Result {
-    if qp.is_null() || wr.mr.is_null() || wr.length == 0 {
-        return Err(Errno::EINVAL);
-    }
-
     // SAFETY: By the caller's promise.
     let mut parts = unsafe { parts(wr, wr.mr) }?;
+    if qp.is_null() || wr.length == 0 {
+        return Err(no_length());
+    }
+    if wr.mr.is_null() {
+        let words = "wr.mr is NULL: only ibmkey_wr_bind() takes a description that is inline";
+        return Err(say(Errno::EINVAL, words));
+    }
     let mut send = sys::ibv_send_wr {
         wr_id,
         opcode: sys::IBV_WR_BIND_MW,
@@ -309,6 +321,24 @@ pub(crate) unsafe fn post(qp: *mut ibv_qp, wr: &ibmkey_wr, wr_id: u64, send_flag
     Ok(())
 }
 
+fn no_length() -> Errno {
+    say(Errno::EINVAL, "wr.length is 0")
+}
+
+/// Explains an error of the provider for a request.
+fn refused_by_qp(errno: Errno) -> Errno {
+    let words = match errno {
+        Errno::ENOMEM => "the send queue of qp is full".to_owned(),
+        Errno::EOPNOTSUPP => {
+            "qp was created without the send operations IBV_QP_EX_WITH_BIND_MW and \
+             IBV_QP_EX_WITH_LOCAL_INV"
+                .to_owned()
+        }
+        _ => format!("qp refused the request: {errno}; its state may be wrong"),
+    };
+    say(errno, &words)
+}
+
 /// Posts a request to the QP. The provider stores no pointer of the request, so the structures that
 /// the request points to need not outlive this call.
 ///
@@ -322,7 +352,7 @@ unsafe fn post_send(qp: *mut ibv_qp, send: &mut sys::ibv_send_wr) -> Result {
         let post_send = (*(*qp).context).ops.post_send.ok_or(Errno::EOPNOTSUPP)?;
         post_send(qp, send, &mut bad)
     };
-    Errno::check(ret)
+    Errno::check(ret).map_err(refused_by_qp)
 }
 
 /// Returns `rkey` with the next tag, which the key has after the kernel unbinds it.
@@ -375,7 +405,8 @@ pub(crate) unsafe fn add_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> Result
 
     // SAFETY: By the caller's promise; neither pointer is NULL.
     unsafe {
-        let local_inv = (*qp).wr_local_inv.ok_or(Errno::EOPNOTSUPP)?;
+        let none = || refused_by_qp(Errno::EOPNOTSUPP);
+        let local_inv = (*qp).wr_local_inv.ok_or_else(none)?;
         let rkey = (*mkey).rkey;
         local_inv(qp, rkey);
         rekey(mkey, next(rkey));
@@ -391,13 +422,13 @@ pub(crate) unsafe fn add_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> Result
 /// its declaration.
 pub(crate) unsafe fn add(qp: *mut ibv_qp_ex, wr: &ibmkey_wr) -> Result {
     if qp.is_null() || wr.length == 0 {
-        return Err(Errno::EINVAL);
+        return Err(no_length());
     }
 
     // SAFETY: By the caller's promise.
     let ops = unsafe { ((*qp).wr_bind_mw, (*qp).wr_set_inline_data) };
     let (Some(bind_mw), Some(set_inline_data)) = ops else {
-        return Err(Errno::EOPNOTSUPP);
+        return Err(refused_by_qp(Errno::EOPNOTSUPP));
     };
     let is_inline = wr.mr.is_null();
     // The provider reads the lkey of an MR even if the request needs none.
@@ -421,21 +452,6 @@ pub(crate) unsafe fn add(qp: *mut ibv_qp_ex, wr: &ibmkey_wr) -> Result {
         rekey(wr.mkey, parts.rkey);
     }
     Ok(())
-}
-
-/// Returns the errno value and the entry of the last request that was refused.
-pub(crate) fn refused(fd: core::ffi::c_int, handle: u32) -> Result<(i32, u32)> {
-    let mut info = sys::ib_uverbs_mkey_info::default();
-    let mut refused = Refused::default();
-
-    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_QUERY)
-        .object(sys::IB_MKEY_ATTR_QUERY_HANDLE, handle)
-        .out(sys::IB_MKEY_ATTR_QUERY_RESP, &mut info)
-        .out(sys::IB_MKEY_ATTR_QUERY_RESP_REFUSED, &mut refused)
-        .run(fd)?;
-
-    // CAST: An errno value is a small number.
-    Ok((refused.error as i32, refused.entry))
 }
 
 const _: () = assert!(size_of::<Layout>() == 24);

@@ -28,10 +28,10 @@ mod bindings {
 
 pub use bindings::*;
 
-// Programs pass arrays of these to libibmkey.so.1, so later versions cannot add fields.
+// Programs pass arrays of these to libibmkey.so.2, so later versions cannot add fields.
 const _: () = assert!(
-    size_of::<ibmkey_range>() == 24
-        && size_of::<ibmkey_block>() == 88
+    size_of::<ib_uverbs_mkey_sge>() == 24
+        && size_of::<ib_uverbs_mkey_block>() == 88
         && size_of::<ibmkey_bind>() == 56
 );
 

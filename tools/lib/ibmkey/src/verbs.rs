@@ -13,15 +13,15 @@ use core::{
 };
 
 use crate::{
-    caps, dm,
+    dm,
     errno::{
         Errno,
         Result, //
     },
-    object,
+    mkey, object,
     sys::{
         self,
-        ibmkey_caps, //
+        ib_uverbs_mkey_caps, //
     },
 };
 
@@ -123,9 +123,9 @@ pub struct Context {
 
 impl Context {
     /// Queries the limits of the device.
-    pub fn caps(&self) -> Result<ibmkey_caps> {
+    pub fn caps(&self) -> Result<ib_uverbs_mkey_caps> {
         // SAFETY: By the type's invariant.
-        caps::query(unsafe { object::cmd_fd(self.raw.as_ptr()) }?)
+        mkey::query_caps(unsafe { object::cmd_fd(self.raw.as_ptr()) }?)
     }
 
     /// Makes the device-memory verbs work on the context.

@@ -315,16 +315,10 @@ class Interfaces(unittest.TestCase):
 
 
 class Reasons(unittest.TestCase):
-    def test_each_errno_has_a_sentence(self) -> None:
-        e = errno
-        table = [e.EINVAL, e.ENOENT, e.EACCES, e.ENOSPC, e.EOVERFLOW, e.ERANGE, e.ELOOP, e.EBUSY, e.EOPNOTSUPP]
-        for number in (*table, e.ENOMEM, e.EFAULT, e.EPERM):
-            name = errno.errorcode[number]
-            error = MkeyError("ibmkey_call", number)
-            self.assertEqual(str(error), f"ibmkey_call: {name}: {os.strerror(error.errno)}: {error.reason}")
-        self.assertEqual(
-            str(MkeyError("f", errno.EINVAL, "blocks[0] is wrong")).rsplit(": ", 1)[1], "blocks[0] is wrong"
-        )
+    def test_a_sentence_follows_the_errno(self) -> None:
+        error = MkeyError("f", errno.EINVAL, "blocks[0] is wrong")
+        self.assertEqual(str(error), f"f: EINVAL: {os.strerror(errno.EINVAL)}: blocks[0] is wrong")
+        self.assertEqual(str(MkeyError("f", errno.EXDEV)), f"f: EXDEV: {os.strerror(errno.EXDEV)}")
         self.assertIsNone(MkeyError("f", errno.EXDEV).reason)
 
     def test_a_registration_names_its_cause(self) -> None:
@@ -335,11 +329,8 @@ class Reasons(unittest.TestCase):
             reason = registration_reason(errno.EINVAL, access | IBV_ACCESS_LOCAL_WRITE) or ""
             self.assertRegex(reason, "a flag that the device refuses")
         self.assertIn("ulimit -l", registration_reason(errno.ENOMEM, 0) or "")
-        self.assertIsNone(registration_reason(errno.EFAULT, 0))
-
-    def test_no_memory_names_the_limits_of_keys_first(self) -> None:
-        reason = MkeyError("ibmkey_bind_list", errno.ENOMEM).reason or ""
-        self.assertLess(reason.index("max_key_memory_per_user"), reason.index("RLIMIT_MEMLOCK"))
+        self.assertIn("not mapped", registration_reason(errno.EFAULT, 0) or "")
+        self.assertIsNone(registration_reason(errno.EBUSY, 0))
 
     def test_no_pd_is_a_type_error(self) -> None:
         calls: tuple[tuple[Any, Any], ...] = ((register, np.zeros(3)), (Key.from_buffer, np.zeros(3)), (Key, 1))

@@ -250,10 +250,10 @@ class Errors(Requests):
             self.assertIsNone(key.query_refused())
             self.bind(key, described(good))
             for wrong, error, entry, words in (
-                (described(good, good._replace(lkey=0x123456)), errno.ENOENT, 1, "ENOENT: an lkey names no MR"),
-                (described(good, good._replace(length=65)), errno.ERANGE, 2, "ERANGE: a block reaches outside"),
-                (described(good, access=WRITE), errno.EACCES, 1, "EACCES: the key would allow more"),
-                (described(good, good, good), errno.ENOSPC, 3, "ENOSPC: the layout has more entries"),
+                (described(good, good._replace(lkey=0x123456)), errno.ENOENT, 1, "entries[1].lkey 0x123456 names no MR"),
+                (described(good, good._replace(length=65)), errno.ERANGE, 1, "entries[1] reaches outside its MR"),
+                (described(good, access=WRITE), errno.EACCES, 0, "more than the MR of entries[0].lkey"),
+                (described(good, good, good), errno.ENOSPC, None, "num_entries is more than 2"),
             ):
                 with self.subTest(words=words):
                     found = self.refused(key, wrong)

@@ -11,30 +11,15 @@
  * in the order of the layout. ibv_dereg_mr() destroys the key.
  *
  * Functions that return int return 0, or an errno value. Functions that return
- * a pointer return NULL and set errno. Unless a function says otherwise, the
- * errors are these:
- *
- * EINVAL	zero entries, blocks, dimensions, repetitions or bytes; unknown
- *		access flag; not a key
- * ENOENT	an lkey that names nothing in the key's protection domain
- * EACCES	the key would allow more than a leaf does
- * ENOSPC	more entries than the key was created for
- * EOVERFLOW	a length or an address that does not fit 64 bits
- * ERANGE	a block that reaches outside its leaf
- * ELOOP	a key that would refer to itself, too many levels of keys, or keys
- *		over keys of more than 1,048,576 pieces
- * EBUSY	a key or a window still refers to the object
- * ENOMEM	no memory, or a limit on device memory or on the memory of keys is reached
- * EOPNOTSUPP	the device, or this kind of leaf, cannot do it
+ * a pointer return NULL and set errno. ibmkey_last_error() says why. enum
+ * ib_uverbs_mkey_reason in <rdma/ib_mkey_ioctl.h> lists the reasons to refuse a key or a
+ * layout.
  *
  * Structures have a field comp_mask, whose bits stand for fields that later
- * versions add. In this version, only struct ibmkey_bind has such bits. For a
- * structure that a function reads, a bit that the function does not know is EINVAL.
- * For a structure that it fills in, the caller sets the bits of the later fields that
- * it has room for, and the function clears those that it did not fill in. Zero is
- * always right, so initialise structures with = {}. The elements of arrays, struct
- * ibmkey_range, ibmkey_block and ibmkey_bind, keep their size as long as the library is
- * libibmkey.so.1. Further fields of these come as other structures and functions.
+ * versions add. In this version, only struct ibmkey_bind has such bits. A bit that the
+ * function does not know is EINVAL. Zero is always right, so initialise structures with
+ * = {}. The elements of arrays keep their size as long as the library is libibmkey.so.2.
+ * Further fields of these come as other structures and functions.
  *
  * All functions may be called from any thread. If two threads bind or unbind
  * the same key at the same time, one of the two layouts stays bound, but the
@@ -47,147 +32,49 @@
 #include <stdint.h>
 #include <sys/uio.h>
 #include <infiniband/verbs.h>
+#include <rdma/ib_mkey_ioctl.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* The structures that the kernel and this library share, under the library's names. */
+#define ibmkey_range ib_uverbs_mkey_sge
+#define ibmkey_block ib_uverbs_mkey_block
+#define ibmkey_indexed ib_uverbs_mkey_indexed
+#define ibmkey_caps ib_uverbs_mkey_caps
+#define ibmkey_info ib_uverbs_mkey_info
+#define ibmkey_refused ib_uverbs_mkey_refused
+
 /** IBMKEY_MAX_DIMS - dimensions of an interleaved layout, at most */
-#define IBMKEY_MAX_DIMS 8
+#define IBMKEY_MAX_DIMS IB_MKEY_MAX_DIMS
 
 /** enum ibmkey_cap_flags - bits of ibmkey_caps.flags */
 enum ibmkey_cap_flags {
 	/** @IBMKEY_CAP_DM: device memory; see ibmkey_enable() */
-	IBMKEY_CAP_DM = 1 << 0,
+	IBMKEY_CAP_DM = IB_UVERBS_MKEY_CAP_DM,
 	/** @IBMKEY_CAP_LIST: ibmkey_bind_list() */
-	IBMKEY_CAP_LIST = 1 << 1,
+	IBMKEY_CAP_LIST = IB_UVERBS_MKEY_CAP_LIST,
 	/** @IBMKEY_CAP_INTERLEAVED: ibmkey_bind_interleaved() */
-	IBMKEY_CAP_INTERLEAVED = 1 << 2,
+	IBMKEY_CAP_INTERLEAVED = IB_UVERBS_MKEY_CAP_INTERLEAVED,
 	/** @IBMKEY_CAP_ATOMIC: atomic operations through a key */
-	IBMKEY_CAP_ATOMIC = 1 << 3,
+	IBMKEY_CAP_ATOMIC = IB_UVERBS_MKEY_CAP_ATOMIC,
 	/** @IBMKEY_CAP_INDEXED: ibmkey_bind_indexed() */
-	IBMKEY_CAP_INDEXED = 1 << 4,
+	IBMKEY_CAP_INDEXED = IB_UVERBS_MKEY_CAP_INDEXED,
 	/** @IBMKEY_CAP_REQUEST: ibmkey_post_bind() and ibmkey_wr_bind() */
-	IBMKEY_CAP_REQUEST = 1 << 5,
-};
-
-/**
- * struct ibmkey_caps - what a device can do
- * @comp_mask: zero, see ibmkey(7)
- * @max_dm_size: bytes of the default class of device memory, for all users in total; 0
- *	while the machine lacks this memory
- * @max_entries: entries or blocks of one key
- * @max_dims: dimensions of an interleaved layout
- * @max_depth: levels of keys over keys, the outermost counted
- * @dm_classes: bits of enum ibmkey_dm_class
- * @flags: bits of enum ibmkey_cap_flags
- * @max_indices: indices of one key; 0 if the kernel has no indexed layouts
- */
-struct ibmkey_caps {
-	uint64_t comp_mask;
-	uint64_t max_dm_size;
-	uint32_t max_entries;
-	uint32_t max_dims;
-	uint32_t max_depth;
-	uint32_t dm_classes;
-	uint64_t flags;
-	uint32_t max_indices;
-};
-
-/**
- * struct ibmkey_range - a range of a leaf
- * @addr: address of the first byte in the MR that @lkey names; in a zero-based MR, this
- *	is an offset
- * @length: bytes, not zero
- * @lkey: lkey of an MR in the key's protection domain
- * @comp_mask: zero, see ibmkey(7)
- */
-struct ibmkey_range {
-	uint64_t addr;
-	uint64_t length;
-	uint32_t lkey;
-	uint32_t comp_mask;
-};
-
-/**
- * struct ibmkey_block - a repeated block of a leaf
- * @addr: address of the first byte of the block at index 0 of every dimension, in the
- *	MR that @lkey names; in a zero-based MR, this is an offset
- * @bytes_count: bytes of one block, not zero
- * @lkey: lkey of an MR in the key's protection domain
- * @comp_mask: zero, see ibmkey(7)
- * @stride: bytes from one block's start to the next one's, for each dimension,
- *	outermost first; may be negative or zero. Strides of unused dimensions are
- *	ignored.
- */
-struct ibmkey_block {
-	uint64_t addr;
-	uint64_t bytes_count;
-	uint32_t lkey;
-	uint32_t comp_mask;
-	int64_t stride[IBMKEY_MAX_DIMS];
-};
-
-/**
- * struct ibmkey_indexed - blocks of one size at the places that indices give
- * @comp_mask: zero, see ibmkey(7)
- * @addr: address of the first byte of the block of index 0, in the MR that @lkey names;
- *	in a zero-based MR, this is an offset
- * @unit: bytes from the block of one index to that of the next, not zero
- * @bytes_count: bytes of a block, not zero
- * @indices32: the indices; NULL if @indices64 has them
- * @indices64: the indices; NULL if @indices32 has them
- * @num_indices: number of indices, not zero
- * @lkey: lkey of an MR in the key's protection domain
- *
- * The block of index i starts at @addr + i * @unit. The blocks follow each
- * other in the order of the indices. Indices may be equal.
- */
-struct ibmkey_indexed {
-	uint64_t comp_mask;
-	uint64_t addr;
-	uint64_t unit;
-	uint64_t bytes_count;
-	const uint32_t *indices32;
-	const uint64_t *indices64;
-	uint32_t num_indices;
-	uint32_t lkey;
+	IBMKEY_CAP_REQUEST = IB_UVERBS_MKEY_CAP_REQUEST,
 };
 
 /** enum ibmkey_kind - kinds of layouts */
 enum ibmkey_kind {
 	/** @IBMKEY_UNBOUND: nothing is bound; every access fails */
-	IBMKEY_UNBOUND,
+	IBMKEY_UNBOUND = IB_UVERBS_MKEY_UNBOUND,
 	/** @IBMKEY_LIST: ranges, one after another */
-	IBMKEY_LIST,
+	IBMKEY_LIST = IB_UVERBS_MKEY_LIST,
 	/** @IBMKEY_INTERLEAVED: blocks that repeat with a stride */
-	IBMKEY_INTERLEAVED,
+	IBMKEY_INTERLEAVED = IB_UVERBS_MKEY_INTERLEAVED,
 	/** @IBMKEY_INDEXED: blocks of one size at the places of indices */
-	IBMKEY_INDEXED,
-};
-
-/**
- * struct ibmkey_info - what is bound to a key
- * @comp_mask: zero, see ibmkey(7)
- * @length: bytes that the key addresses, 0 when unbound
- * @kind: enum ibmkey_kind
- * @access: enum ibv_access_flags, as bound
- * @max_entries: entries that the key was created for
- * @num_entries: entries, blocks or indices bound
- * @num_dims: dimensions bound, 0 for a list and for an indexed layout
- * @lkey: local key
- * @rkey: remote key
- */
-struct ibmkey_info {
-	uint64_t comp_mask;
-	uint64_t length;
-	uint32_t kind;
-	uint32_t access;
-	uint32_t max_entries;
-	uint32_t num_entries;
-	uint32_t num_dims;
-	uint32_t lkey;
-	uint32_t rkey;
+	IBMKEY_INDEXED = IB_UVERBS_MKEY_INDEXED,
 };
 
 /**
@@ -362,7 +249,7 @@ int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
  * Replaces the binding as ibmkey_bind_list() does. On success @mkey->length is the number
  * of indices times the bytes of a block.
  *
- * Return: 0 or an errno value: EINVAL also if @layout has indices of both sizes, or none.
+ * Return: 0 or an errno value.
  */
 int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
 			const struct ibmkey_indexed *layout);
@@ -372,7 +259,8 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  *
  * The sentence names the entry and the field, as in
  * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". The sentence is
- * about the last call of a function of this library that failed in this thread. The
+ * about the last call of a function of this library that failed in this thread, or about
+ * the request of ibmkey_query_refused(). The
  * verbs of libibverbs, such as ibv_alloc_dm() after ibmkey_enable(), leave it as it is.
  * The sentence is for people, and later versions may word it otherwise: do not compare it.
  * Example::
@@ -380,9 +268,6 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  *	ret = ibmkey_bind_list(key, 0, 2, ranges);
  *	if (ret)
  *		errx(1, "%s: %s", strerror(ret), ibmkey_last_error());
- *
- * To find the entry, the library may bind its own key to parts of the layout. So a
- * bind that fails can take several times as long as one that succeeds.
  *
  * Return: the sentence, which stays valid until the next call fails in this thread;
  * an empty string if none has failed. Never NULL.

@@ -205,19 +205,15 @@ int ibmkey_wr_unbind(struct ibv_qp_ex *qp, struct ibv_mr *mkey);
 /**
  * ibmkey_query_refused - query why a work request could not bind a key
  * @mkey: a key
- * @error: the errno value of the last request that was refused, 0 if none was
- * @entry: the index of the entry or block whose lkey or comp_mask was the reason: ENOENT,
- *	EOPNOTSUPP, ERANGE for an MR without bytes, ELOOP for a key, EINVAL. The number of all
- *	entries, blocks or indices if no single one was the reason, for example with
- *	EACCES, ENOSPC or ERANGE. 0 if the kernel refused the request before it read that
- *	number.
+ * @refused: filled in for the last request that was refused: its errno value, 0 if none
+ *	was; the reason, its value and the entry, IB_MKEY_NO_ENTRY if no single one is the
+ *	reason
  *
- * A call such as ibmkey_bind_list() with the same layout fails for the same reason, and
- * ibmkey_last_error() then names the entry.
+ * If a request was refused, ibmkey_last_error() returns the sentence for it.
  *
  * Return: 0 or an errno value; EOPNOTSUPP if the kernel has no such requests.
  */
-int ibmkey_query_refused(struct ibv_mr *mkey, int *error, uint32_t *entry);
+int ibmkey_query_refused(struct ibv_mr *mkey, struct ibmkey_refused *refused);
 
 #ifdef __cplusplus
 }

@@ -16,15 +16,10 @@ use crate::{
         to_ptr,
         Errno, //
     },
-    explain::{
-        calls::{
-            self,
-            explained, //
-        },
-        plain, //
-    },
+    explain::finish,
     rereg,
     sys::{
+        self,
         ibv_alloc_dm_attr,
         ibv_context,
         ibv_dm,
@@ -39,9 +34,7 @@ pub unsafe extern "C" fn ibmkey_enable(ctx: *mut ibv_context) -> c_int {
     // SAFETY: By the function's contract.
     let result = unsafe { dm::enable(ctx) };
 
-    to_int(explained(result, |errno| {
-        plain::call(&[("ctx", ctx.is_null())], errno)
-    }))
+    to_int(finish(result, &[("ctx", ctx.is_null())]))
 }
 
 /// Allocates device memory of a class.
@@ -59,9 +52,10 @@ pub unsafe extern "C" fn ibmkey_alloc_dm(
         None => Err(Errno::EFAULT),
     };
 
-    to_ptr(explained(result, |errno| {
-        calls::alloc_dm(!ctx.is_null(), attr, dm_class, errno)
-    }))
+    to_ptr(finish(
+        result,
+        &[("attr", attr.is_none()), ("ctx", ctx.is_null())],
+    ))
 }
 
 /// Exports device memory as a dma-buf.
@@ -74,9 +68,10 @@ pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_
         unsafe { dm::export(dm) }.and_then(|new| unsafe { store(fd, new) })
     };
 
-    to_int(explained(result, |errno| {
-        plain::call(&[("dm", dm.is_null()), ("fd", fd.is_null())], errno)
-    }))
+    to_int(finish(
+        result,
+        &[("dm", dm.is_null()), ("fd", fd.is_null())],
+    ))
 }
 
 /// Registers a part of a dma-buf.
@@ -89,19 +84,12 @@ pub unsafe extern "C" fn ibmkey_reg_dmabuf_mr(
     fd: c_int,
     access: c_int,
 ) -> *mut ibv_mr {
-    let arguments = calls::DmaBuf {
-        has_pd: !pd.is_null(),
-        offset,
-        length,
-        iova,
-        fd,
-        // CAST: The argument is a set of flags, so its sign does not matter.
-        access: access as c_uint,
-    };
+    // CAST: The argument is a set of flags, so its sign does not matter.
+    let access = access as c_uint;
     // SAFETY: By the function's contract.
-    let result = unsafe { dmabuf::register(pd, offset, length, iova, fd, arguments.access) };
+    let result = unsafe { dmabuf::register(pd, offset, length, iova, fd, access) };
 
-    to_ptr(explained(result, |errno| arguments.sentence(errno)))
+    to_ptr(finish(result, &[("pd", pd.is_null())]))
 }
 
 /// Changes the memory, the protection domain or the access flags of an MR.
@@ -115,15 +103,13 @@ pub unsafe extern "C" fn ibmkey_rereg_mr(
     access: c_int,
 ) -> c_int {
     // CAST: The arguments are sets of flags, so their signs do not matter.
-    let arguments = calls::Rereg {
-        has_mr: !mr.is_null(),
-        has_pd: !pd.is_null(),
-        flags: flags as c_uint,
-        length,
-        access: access as c_uint,
-    };
+    let (flags, access) = (flags as c_uint, access as c_uint);
+    let needs_pd = flags & sys::IBV_REREG_MR_CHANGE_PD != 0;
     // SAFETY: By the function's contract.
-    let result = unsafe { rereg::rereg(mr, arguments.flags, pd, addr, length, arguments.access) };
+    let result = unsafe { rereg::rereg(mr, flags, pd, addr, length, access) };
 
-    to_int(explained(result, |errno| arguments.sentence(errno)))
+    to_int(finish(
+        result,
+        &[("mr", mr.is_null()), ("pd", needs_pd && pd.is_null())],
+    ))
 }

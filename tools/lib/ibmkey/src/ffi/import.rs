@@ -6,10 +6,7 @@ use core::ffi::c_int;
 
 use crate::{
     errno::to_ptr,
-    explain::{
-        calls::explained,
-        plain, //
-    },
+    explain::finish,
     import,
     sys::{
         ibv_context,
@@ -20,9 +17,7 @@ use crate::{
 /// Imports a context of another verbs library.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_import_context(cmd_fd: c_int) -> *mut ibv_context {
-    to_ptr(explained(import::context(cmd_fd), |errno| {
-        plain::import_context(cmd_fd, errno)
-    }))
+    to_ptr(finish(import::context(cmd_fd), &[]))
 }
 
 /// Closes an imported context.
@@ -35,9 +30,10 @@ pub unsafe extern "C" fn ibmkey_unimport_context(ctx: *mut ibv_context) {
 /// Imports a protection domain of another verbs library.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_import_pd(ctx: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
-    to_ptr(explained(import::pd(ctx, pd_handle), |errno| {
-        plain::call(&[("ctx", ctx.is_null())], errno)
-    }))
+    to_ptr(finish(
+        import::pd(ctx, pd_handle),
+        &[("ctx", ctx.is_null())],
+    ))
 }
 
 /// Frees an imported protection domain.

@@ -10,10 +10,7 @@ use crate::{
         to_ptr,
         Errno, //
     },
-    explain::calls::{
-        self,
-        explained, //
-    },
+    explain::finish,
     pool::Pool,
     sys::{
         ibmkey_pool,
@@ -32,10 +29,7 @@ pub unsafe extern "C" fn ibmkey_pool_create(
     // SAFETY: By the function's contract.
     let result = unsafe { Pool::new(pd, max_entries, max_keys) };
 
-    to_ptr(explained(result, |errno| {
-        calls::pool_create(!pd.is_null(), max_entries, max_keys, errno)
-    }))
-    .cast()
+    to_ptr(finish(result, &[("pd", pd.is_null() && max_keys > 0)])).cast()
 }
 
 /// Takes a key from a pool.
@@ -49,9 +43,7 @@ pub unsafe extern "C" fn ibmkey_pool_get(pool: *mut ibmkey_pool) -> *mut ibv_mr 
         None => Err(Errno::EINVAL),
     };
 
-    to_ptr(explained(result, |errno| {
-        calls::pool_get(pool.map(Pool::max_keys), errno)
-    }))
+    to_ptr(finish(result, &[("pool", pool.is_none())]))
 }
 
 /// Returns a key to its pool.
@@ -65,9 +57,7 @@ pub unsafe extern "C" fn ibmkey_pool_put(pool: *mut ibmkey_pool, mkey: *mut ibv_
         None => Err(Errno::EINVAL),
     };
 
-    to_int(explained(result, |errno| {
-        calls::pool_put(pool.is_some(), errno)
-    }))
+    to_int(finish(result, &[("pool", pool.is_none())]))
 }
 
 /// Destroys a pool and its keys.
@@ -79,5 +69,5 @@ pub unsafe extern "C" fn ibmkey_pool_destroy(pool: *mut ibmkey_pool) -> c_int {
     // SAFETY: By the function's contract.
     let result = unsafe { Pool::destroy(pool.cast()) };
 
-    to_int(explained(result, calls::pool_destroy))
+    to_int(finish(result, &[]))
 }

@@ -6,22 +6,18 @@ use core::ffi::c_int;
 
 use super::store;
 use crate::{
-    caps,
     errno::{
         to_int,
         Errno,
         Result, //
     },
-    explain::{
-        calls::explained,
-        plain, //
-    },
-    indexed, mkey, object,
+    explain::finish,
+    mkey, object,
     sys::{
-        ibmkey_block,
-        ibmkey_caps,
-        ibmkey_indexed,
-        ibmkey_info,
+        ib_uverbs_mkey_block as ibmkey_block,
+        ib_uverbs_mkey_caps as ibmkey_caps,
+        ib_uverbs_mkey_indexed as ibmkey_indexed,
+        ib_uverbs_mkey_info as ibmkey_info,
         ibv_context,
         ibv_mr, //
     },
@@ -31,13 +27,14 @@ use crate::{
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_caps(ctx: *mut ibv_context, caps: *mut ibmkey_caps) -> c_int {
     // SAFETY: By the function's contract.
-    let result = unsafe { object::cmd_fd(ctx) }.and_then(caps::query);
+    let result = unsafe { object::cmd_fd(ctx) }.and_then(mkey::query_caps);
 
     // SAFETY: By the function's contract.
     let result = result.and_then(|value| unsafe { store(caps, value) });
-    to_int(explained(result, |errno| {
-        plain::call(&[("ctx", ctx.is_null()), ("caps", caps.is_null())], errno)
-    }))
+    to_int(finish(
+        result,
+        &[("ctx", ctx.is_null()), ("caps", caps.is_null())],
+    ))
 }
 
 /// Queries the binding of a key.
@@ -78,15 +75,13 @@ pub unsafe extern "C" fn ibmkey_query_layout(
 
     // SAFETY: By the function's contract.
     let result = result.and_then(|value| unsafe { store(info, value) });
-    to_int(explained(result, |errno| {
-        let arguments = [
-            ("mkey", mkey.is_null()),
-            ("repeat_count", max_dims > 0 && repeat_count.is_null()),
-            ("blocks", max_blocks > 0 && blocks.is_null()),
-            ("info", info.is_null()),
-        ];
-        plain::on_key(&arguments, errno)
-    }))
+    let arguments = [
+        ("mkey", mkey.is_null()),
+        ("repeat_count", max_dims > 0 && repeat_count.is_null()),
+        ("blocks", max_blocks > 0 && blocks.is_null()),
+        ("info", info.is_null()),
+    ];
+    to_int(finish(result, &arguments))
 }
 
 /// Queries the binding of a key, with its indices.
@@ -102,7 +97,7 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
     let result = unsafe { object::mr_handle(mkey) }.and_then(|(fd, handle)| {
         // SAFETY: By the function's contract. Any bit pattern is a valid index, and this library
         // reads none.
-        indexed::query(fd, handle, unsafe { slice(max_indices, indices)? })
+        mkey::query_indexed(fd, handle, unsafe { slice(max_indices, indices)? })
     });
 
     // SAFETY: By the function's contract.
@@ -114,15 +109,13 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
         }
         store(info, value)
     });
-    to_int(explained(result, |errno| {
-        let arguments = [
-            ("mkey", mkey.is_null()),
-            ("indices", max_indices > 0 && indices.is_null()),
-            ("layout", layout.is_null()),
-            ("info", info.is_null()),
-        ];
-        plain::on_key(&arguments, errno)
-    }))
+    let arguments = [
+        ("mkey", mkey.is_null()),
+        ("indices", max_indices > 0 && indices.is_null()),
+        ("layout", layout.is_null()),
+        ("info", info.is_null()),
+    ];
+    to_int(finish(result, &arguments))
 }
 
 /// # Safety

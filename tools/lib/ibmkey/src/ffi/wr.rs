@@ -14,19 +14,14 @@ use crate::{
         to_int,
         Errno, //
     },
-    explain::{
-        calls::{
-            self,
-            explained, //
-        },
-        plain, //
-    },
-    many, object,
+    explain::finish,
+    many, mkey, object, reason,
     request::{
         self,
         Writer, //
     },
     sys::{
+        ib_uverbs_mkey_refused as ibmkey_refused,
         ibmkey_bind,
         ibmkey_wr,
         ibv_mr,
@@ -53,15 +48,11 @@ pub unsafe extern "C" fn ibmkey_bind_many(
         }
     };
 
-    if let Err(errno) = result {
-        // SAFETY: By the function's contract.
-        unsafe { many::explain(binds, num, number, errno) };
-    }
     if result.is_err() && !failed.is_null() {
         // SAFETY: By the function's contract.
         unsafe { failed.write(number) };
     }
-    to_int(result)
+    to_int(finish(result, &[("binds", binds.is_null())]))
 }
 
 /// Writes the description of a layout for a work request.
@@ -87,10 +78,8 @@ pub unsafe extern "C" fn ibmkey_describe(
         Ok(length)
     });
 
-    explained(described, |_| {
-        calls::describe(bind, !to.is_null() || room == 0)
-    })
-    .unwrap_or_else(|errno| {
+    let arguments = [("bind", bind.is_none()), ("to", to.is_null() && room > 0)];
+    finish(described, &arguments).unwrap_or_else(|errno| {
         errno.set();
         0
     })
@@ -112,9 +101,10 @@ pub unsafe extern "C" fn ibmkey_post_bind(
         None => Err(Errno::EFAULT),
     };
 
-    to_int(explained(result, |errno| {
-        calls::request(!qp.is_null(), wr, true, errno)
-    }))
+    to_int(finish(
+        result,
+        &[("wr", wr.is_none()), ("qp", qp.is_null())],
+    ))
 }
 
 /// Adds a work request that binds a key.
@@ -128,9 +118,10 @@ pub unsafe extern "C" fn ibmkey_wr_bind(qp: *mut ibv_qp_ex, wr: *const ibmkey_wr
         None => Err(Errno::EFAULT),
     };
 
-    to_int(explained(result, |errno| {
-        calls::request(!qp.is_null(), wr, false, errno)
-    }))
+    to_int(finish(
+        result,
+        &[("wr", wr.is_none()), ("qp", qp.is_null())],
+    ))
 }
 
 /// Posts a work request that unbinds a key.
@@ -144,9 +135,10 @@ pub unsafe extern "C" fn ibmkey_post_unbind(
     // SAFETY: By the function's contract.
     let result = unsafe { request::post_unbind(qp, mkey, wr_id, send_flags) };
 
-    to_int(explained(result, |errno| {
-        calls::unbind_request(!qp.is_null(), !mkey.is_null(), true, errno)
-    }))
+    to_int(finish(
+        result,
+        &[("qp", qp.is_null()), ("mkey", mkey.is_null())],
+    ))
 }
 
 /// Adds a work request that unbinds a key.
@@ -155,33 +147,28 @@ pub unsafe extern "C" fn ibmkey_wr_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr)
     // SAFETY: By the function's contract.
     let result = unsafe { request::add_unbind(qp, mkey) };
 
-    to_int(explained(result, |errno| {
-        calls::unbind_request(!qp.is_null(), !mkey.is_null(), false, errno)
-    }))
+    to_int(finish(
+        result,
+        &[("qp", qp.is_null()), ("mkey", mkey.is_null())],
+    ))
 }
 
 /// Queries why a work request could not bind a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_refused(
     mkey: *mut ibv_mr,
-    error: *mut c_int,
-    entry: *mut u32,
+    refused: *mut ibmkey_refused,
 ) -> c_int {
     // SAFETY: By the function's contract.
     let key = unsafe { object::mr_handle(mkey) };
-    let result = key.and_then(|(fd, handle)| request::refused(fd, handle));
+    let found = key.and_then(|(fd, handle)| mkey::query_refused(fd, handle));
 
     // SAFETY: By the function's contract.
-    let result = result.and_then(|(errno, number)| unsafe {
-        store(error, errno)?;
-        store(entry, number)
-    });
-    to_int(explained(result, |errno| {
-        let arguments = [
-            ("mkey", mkey.is_null()),
-            ("error", error.is_null()),
-            ("entry", entry.is_null()),
-        ];
-        plain::on_key(&arguments, errno)
-    }))
+    let result = found.and_then(|found| unsafe { store(refused, found) });
+    let arguments = [("mkey", mkey.is_null()), ("refused", refused.is_null())];
+    let result = finish(result, &arguments);
+    if let Ok(found) = found {
+        reason::tell(&found);
+    }
+    to_int(result)
 }

@@ -20,16 +20,8 @@ use crate::{
         Errno,
         Result, //
     },
-    explain::{
-        self,
-        Failed,
-        Layout,
-        Place, //
-    },
-    indexed,
     mkey::{
         self,
-        Array,
         Bound, //
     },
     object::{
@@ -46,7 +38,6 @@ use crate::{
 /// `handle` is a key that only this object destroys.
 pub struct Key<'r> {
     fd: c_int,
-    pd: u32,
     handle: u32,
     lkey: u32,
     rkey: u32,
@@ -64,12 +55,11 @@ impl<'r> Key<'r> {
     pub fn new(pd: &Pd<'r>, max_entries: u32) -> Result<Self> {
         let Created {
             handle, lkey, rkey, ..
-        } = mkey::create(pd.fd, pd.handle, max_entries)?;
+        } = mkey::create(pd.fd, pd.handle, max_entries, 0)?;
 
         // INVARIANT: The key was created above, so there is no other owner.
         Ok(Self {
             fd: pd.fd,
-            pd: pd.handle,
             handle,
             lkey,
             rkey,
@@ -123,50 +113,15 @@ impl<'r> Key<'r> {
         ranges
             .try_reserve_exact(slices.len())
             .map_err(|_| Errno::ENOMEM)?;
-        ranges.extend(slices.iter().map(|slice| sys::ibmkey_range {
+        ranges.extend(slices.iter().map(|slice| sys::ib_uverbs_mkey_sge {
             addr: slice.address,
             length: slice.length,
             lkey: slice.lkey,
             comp_mask: 0,
         }));
-        let bound = mkey::bind_list(
-            self.fd,
-            self.handle,
-            access.bits(),
-            Array::from_slice(&ranges),
-        );
-        self.take(bound, Layout::List(&ranges), ranges.len(), 0, access)
-    }
-
-    /// Stores the rkey and the length that a bind of a layout of `count` entries returned. If the
-    /// bind failed, stores the reason for [`last_error`](super::last_error).
-    fn take(
-        &mut self,
-        bound: Result<Bound>,
-        layout: Layout<'_>,
-        count: usize,
-        dims: usize,
-        access: Access,
-    ) -> Result {
-        match bound {
-            Ok(bound) => self.set(bound),
-            Err(errno) => {
-                let place = Place {
-                    fd: self.fd,
-                    handle: self.handle,
-                    pd: Some(self.pd),
-                    lkey: self.lkey,
-                };
-                let failed = Failed {
-                    layout,
-                    access: access.bits(),
-                    count: u32::try_from(count).unwrap_or(u32::MAX),
-                    dims: u32::try_from(dims).unwrap_or(u32::MAX),
-                };
-                explain::keep_place(place, errno, &failed);
-                return Err(errno);
-            }
-        }
+        let layout = mkey::list(access.bits(), count(ranges.len()), ranges.as_ptr());
+        // SAFETY: The array is above.
+        self.set(unsafe { mkey::bind(self.fd, self.handle, &layout) }?);
         Ok(())
     }
 
@@ -181,41 +136,37 @@ impl<'r> Key<'r> {
     /// Returns `ERANGE` if a repetition of a block reaches outside its MR.
     pub fn bind(&mut self, layout: &Interleaved<'r>, access: Access) -> Result {
         layout.check()?;
-        let bound = mkey::bind_interleaved(
-            self.fd,
-            self.handle,
+        let (repeat, blocks) = (&layout.repeat, &layout.blocks);
+        let layout = mkey::interleaved(
             access.bits(),
-            Array::from_slice(&layout.repeat),
-            Array::from_slice(&layout.blocks),
+            count(repeat.len()),
+            repeat.as_ptr(),
+            count(blocks.len()),
+            blocks.as_ptr(),
         );
-        let described = Layout::Interleaved(&layout.repeat, &layout.blocks);
-        let (count, dims) = (layout.blocks.len(), layout.repeat.len());
-
-        self.take(bound, described, count, dims, access)
+        // SAFETY: The arrays are those of the caller's layout.
+        self.set(unsafe { mkey::bind(self.fd, self.handle, &layout) }?);
+        Ok(())
     }
 
     /// Binds the key to blocks at indices.
     pub fn bind_indexed(&mut self, layout: &Indexed<'r, '_>, access: Access) -> Result {
         layout.check()?;
-        let raw = sys::ibmkey_indexed {
-            comp_mask: 0,
+        let raw = sys::ib_uverbs_mkey_indexed {
             addr: layout.table.address,
             unit: layout.unit,
             bytes_count: layout.block,
-            indices32: layout.indices.as_ptr(),
-            indices64: core::ptr::null(),
+            indices: layout.indices.as_ptr() as u64,
             num_indices: u32::try_from(layout.indices.len()).map_err(|_| Errno::ENOSPC)?,
+            index_bytes: 4,
             lkey: layout.table.lkey,
+            comp_mask: 0,
         };
-
-        let bound = indexed::bind(self.fd, self.handle, access.bits(), &raw);
-        self.take(
-            bound,
-            Layout::Indexed(&raw),
-            layout.indices.len(),
-            0,
-            access,
-        )
+        // SAFETY: The structure is above, and the indices are the caller's.
+        let bound =
+            unsafe { mkey::bind(self.fd, self.handle, &mkey::indexed(access.bits(), &raw)) };
+        self.set(bound?);
+        Ok(())
     }
 
     /// Unbinds the key: every access by it fails until it is bound again. The lkey and the rkey

@@ -10,7 +10,7 @@ use crate::{
         Errno,
         Result, //
     },
-    explain,
+    explain::say,
     sys, //
 };
 
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Interleaved<'r> {
     pub(super) repeat: Vec<u64>,
-    pub(super) blocks: Vec<sys::ibmkey_block>,
+    pub(super) blocks: Vec<sys::ib_uverbs_mkey_block>,
     /// The sentence for [`last_error`](super::last_error) about the first wrong block. With it, a
     /// bind fails.
     error: Option<String>,
@@ -57,7 +57,7 @@ impl<'r> Interleaved<'r> {
                     .or_else(|| Some(self.wrong(strides.len())))
             }
         }
-        self.blocks.push(sys::ibmkey_block {
+        self.blocks.push(sys::ib_uverbs_mkey_block {
             addr: slice.address,
             bytes_count: slice.length,
             lkey: slice.lkey,
@@ -81,10 +81,9 @@ impl<'r> Interleaved<'r> {
     }
 
     pub(super) fn check(&self) -> Result {
-        self.error.as_ref().map_or(Ok(()), |error| {
-            explain::store_sentence(error);
-            Err(Errno::EINVAL)
-        })
+        self.error
+            .as_ref()
+            .map_or(Ok(()), |error| Err(say(Errno::EINVAL, error)))
     }
 }
 
@@ -127,10 +126,11 @@ impl<'r, 'i> Indexed<'r, 'i> {
             return Ok(());
         };
 
-        explain::store_sentence(&format!(
+        let words = format!(
             "indices[{at}] is {index}: the block reaches outside the table of {} bytes",
             self.table.length
-        ));
-        Err(end(*index).map_or(Errno::EOVERFLOW, |_| Errno::ERANGE))
+        );
+        let errno = end(*index).map_or(Errno::EOVERFLOW, |_| Errno::ERANGE);
+        Err(say(errno, &words))
     }
 }

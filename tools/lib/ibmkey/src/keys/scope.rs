@@ -28,7 +28,7 @@ use crate::{
         Errno,
         Result, //
     },
-    explain,
+    explain::say,
     ioctl::Plain, //
 };
 
@@ -119,8 +119,8 @@ fn refuse_writes(access: Access) -> Result {
     if access.bits() & Access::ALL_WRITES == 0 {
         return Ok(());
     }
-    explain::store_sentence("the access flags allow writing memory that is borrowed for reading");
-    Err(Errno::EINVAL)
+    let words = "the access flags allow writing memory that is borrowed for reading";
+    Err(say(Errno::EINVAL, words))
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {

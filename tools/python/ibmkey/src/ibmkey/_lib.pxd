@@ -35,9 +35,15 @@ cdef extern from "infiniband/mkey.h" nogil:
         uint64_t addr
         uint64_t unit
         uint64_t bytes_count
-        const uint64_t *indices64
+        uint64_t indices
         uint32_t num_indices
+        uint32_t index_bytes
         uint32_t lkey
+    struct ibmkey_refused:
+        uint32_t error
+        uint32_t entry
+        uint32_t reason
+    uint32_t IB_MKEY_NO_ENTRY
     const char *ibmkey_last_error()
 
 

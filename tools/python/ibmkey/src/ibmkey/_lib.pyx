@@ -55,7 +55,7 @@ cdef extern from "infiniband/mkey.h" nogil:
 cdef int check(int ret, str call) except -1:
     """Raises the error that a call returned."""
     if ret:
-        raise MkeyError(call, ret)
+        raise explained(ret, call)
     return 0
 
 
@@ -90,7 +90,7 @@ cdef class ContextHandle:
     def __cinit__(self, int cmd_fd):
         self.ctx = ibmkey_import_context(cmd_fd)
         if self.ctx == NULL:
-            raise MkeyError("ibmkey_import_context", errno)
+            raise explained(errno, "ibmkey_import_context")
 
     def __dealloc__(self):
         ibmkey_unimport_context(self.ctx)
@@ -112,7 +112,7 @@ cdef class PdHandle:
     def __cinit__(self, ContextHandle context not None, uint32_t handle):
         self.pd = ibmkey_import_pd(context.ctx, handle)
         if self.pd == NULL:
-            raise MkeyError("ibmkey_import_pd", errno)
+            raise explained(errno, "ibmkey_import_pd")
         self.context = context
 
     def __dealloc__(self):
@@ -243,7 +243,8 @@ cdef class Described:
         self.indexed.addr = layout.address
         self.indexed.unit = layout.unit
         self.indexed.bytes_count = layout.block_length
-        self.indexed.indices64 = self.indices
+        self.indexed.indices = <uint64_t>self.indices
+        self.indexed.index_bytes = sizeof(uint64_t)
         self.indexed.num_indices = self.entries
         self.indexed.lkey = layout.lkey
 
@@ -272,7 +273,7 @@ cdef class MrHandle:
                 ret = ibmkey_dereg(mr)
             if ret:
                 self.mr = mr
-                raise MkeyError("ibmkey_dereg", ret)
+                raise explained(ret, "ibmkey_dereg")
 
     @property
     def lkey(self):

@@ -12,7 +12,19 @@ from posix.unistd cimport getpid
 
 from pyverbs.qp import QP
 
-from ._lib cimport Described, KeyHandle, check, explained, ibmkey_block, ibmkey_indexed, ibmkey_range, ibv_mr
+from ._lib cimport (
+    IB_MKEY_NO_ENTRY,
+    Described,
+    KeyHandle,
+    check,
+    explained,
+    ibmkey_block,
+    ibmkey_indexed,
+    ibmkey_last_error,
+    ibmkey_range,
+    ibmkey_refused,
+    ibv_mr,
+)
 
 
 cdef extern from "sys/uio.h" nogil:
@@ -59,7 +71,7 @@ cdef extern from "infiniband/mkey_wr.h" nogil:
     int ibmkey_wr_bind(ibv_qp_ex *qp, const ibmkey_wr *wr)
     int ibmkey_post_unbind(ibv_qp *qp, ibv_mr *mkey, uint64_t wr_id, unsigned send_flags)
     int ibmkey_wr_unbind(ibv_qp_ex *qp, ibv_mr *mkey)
-    int ibmkey_query_refused(ibv_mr *mkey, int *error, uint32_t *entry)
+    int ibmkey_query_refused(ibv_mr *mkey, ibmkey_refused *refused)
 
 
 # pyverbs has no property for the address of the ibv_qp. It is the first field of its class QP, after those
@@ -187,8 +199,9 @@ def wr_unbind(KeyHandle key not None, qp):
 
 
 def query_refused(KeyHandle key not None):
-    """Returns the errno of the last request that was refused, or 0, and the number of the entry."""
-    cdef int error = 0
-    cdef uint32_t entry = 0
-    check(ibmkey_query_refused(key.live(), &error, &entry), "ibmkey_query_refused")
-    return error, entry
+    """Returns why the last request was refused: errno, entry, reason and sentence. The errno is 0 if none was."""
+    cdef ibmkey_refused refused
+    memset(&refused, 0, sizeof(refused))
+    check(ibmkey_query_refused(key.live(), &refused), "ibmkey_query_refused")
+    entry = None if refused.entry == IB_MKEY_NO_ENTRY else refused.entry
+    return refused.error, entry, ibmkey_last_error().decode(), refused.reason

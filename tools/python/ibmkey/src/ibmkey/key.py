@@ -13,7 +13,6 @@ from pyverbs.wr import SGE
 
 from . import _lib, _wr, layout, memory
 from .description import Description
-from .errors import reason_of
 from .layout import U32, Block, Layout, LayoutError, integer
 from .memory import HasMr
 from .verbs import Caps, imported_pd
@@ -38,12 +37,14 @@ class Info(NamedTuple):
 class Refused(NamedTuple):
     """Why the kernel refused a work request that binds a key.
 
-    ``entry`` is the number of the wrong entry, or the number of all entries if the layout is wrong as a whole.
+    ``entry`` is the number of the wrong entry, or None if no single one is the reason. ``reason`` is a sentence, and
+    ``code`` its number in ``enum ib_uverbs_mkey_reason``.
     """
 
     errno: int
-    entry: int
+    entry: int | None
     reason: str
+    code: int
 
 
 def _destroy(handle: _lib.KeyHandle, keeps: list[object]) -> None:
@@ -218,8 +219,8 @@ class Key:
 
     def query_refused(self) -> Refused | None:
         """Returns why the kernel refused the last request that it refused for this key."""
-        error, entry = _wr.query_refused(self._handle)
-        return Refused(error, entry, reason_of(error)) if error else None
+        found = Refused(*_wr.query_refused(self._handle))
+        return found if found.errno else None
 
     def refresh(self) -> Info:
         """Takes ``length``, ``lkey`` and ``rkey`` from the kernel, and returns what is bound.

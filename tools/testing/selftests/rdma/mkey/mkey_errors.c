@@ -15,28 +15,29 @@ TEST_F(errors, indices)
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_mr *key = self->s.key[1];
 	uint64_t addr = leaf->addr, end = addr + leaf->length;
-	uint32_t small = 1, lkey = leaf->mr->lkey;
+	uint32_t lkey = leaf->mr->lkey;
 	struct ibmkey_indexed layout = {
 		.addr = addr,
 		.unit = 10,
 		.bytes_count = 10,
-		.indices64 = index,
+		.indices = (uintptr_t)index,
+		.index_bytes = 8,
 		.num_indices = 9,
 		.lkey = lkey,
 	};
 
-	/* too many indices, none, both sizes, or neither */
+	/* too many indices, none, of another size, or none at the address */
 	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
 	layout.num_indices = UINT32_MAX;
 	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
 	layout.num_indices = 0;
 	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
 	layout.num_indices = 1;
-	layout.indices32 = &small;
+	layout.index_bytes = 2;
 	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
-	layout.indices32 = NULL;
-	layout.indices64 = NULL;
-	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
+	layout.index_bytes = 8;
+	layout.indices = 0;
+	EXPECT_EQ(EFAULT, ibmkey_bind_indexed(key, 0, &layout));
 	EXPECT_EQ(EFAULT, ibmkey_bind_indexed(key, 0, NULL));
 
 	EXPECT_EQ(EINVAL, errors_indexed(&self->s, 0, addr, 0, 10, lkey, 1));
@@ -143,7 +144,7 @@ TEST_F(errors, comp_mask)
 	const uint32_t index = 1;
 	struct ibmkey_indexed indexed = {
 		.addr = leaf->addr, .unit = 10, .bytes_count = 10,
-		.indices32 = &index, .num_indices = 1, .lkey = leaf->mr->lkey,
+		.indices = (uintptr_t)&index, .index_bytes = 4, .num_indices = 1, .lkey = leaf->mr->lkey,
 	};
 	const uint64_t repeat = 1;
 	struct ibmkey_bind bind = { .mkey = key };
@@ -162,7 +163,7 @@ TEST_F(errors, comp_mask)
 		/* an entry has 32 bits, and the second of two has one set */
 		range[1].comp_mask = 1u << bit % 32;
 		block[1].comp_mask = 1u << bit % 32;
-		indexed.comp_mask = 1ull << bit;
+		indexed.comp_mask = 1u << bit % 32;
 		EXPECT_EQ(EINVAL, ibmkey_bind_list(key, 0, 2, range));
 		EXPECT_EQ(EINVAL, ibmkey_bind_interleaved(key, 0, 1, &repeat, 2, block));
 		EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &indexed));

@@ -63,8 +63,7 @@ static int fail_each(FIXTURE_DATA(fail_request) *self, enum mkt_kind kind, bool 
 	for (nth = 1; !err && more; nth++) {
 		struct ibmkey_info info = {};
 		struct ibmkey_wr wr;
-		uint32_t entry;
-		int reason;
+		struct ibmkey_refused why = {};
 
 		/* a key keeps the memory of a short layout for the next one of its kind */
 		err = ibmkey_unbind(key) ?:
@@ -87,11 +86,11 @@ static int fail_each(FIXTURE_DATA(fail_request) *self, enum mkt_kind kind, bool 
 			continue;
 		}
 		failed++;
-		err = ibmkey_query_refused(key, &reason, &entry);
+		err = ibmkey_query_refused(key, &why);
 		if (err || status != IBV_WC_MW_BIND_ERR || !more ||
-		    reason != ENOMEM || info.length != before) {
+		    why.error != ENOMEM || info.length != before) {
 			mkt_diag("fault %u: status %d, %s, %lu bytes", nth, status,
-				 strerror(reason), (long)info.length);
+				 strerror(why.error), (long)info.length);
 			return EBADMSG;
 		}
 		err = mkt_pair_recover(&self->s.pair);

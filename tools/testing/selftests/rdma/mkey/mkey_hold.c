@@ -58,7 +58,8 @@ int main(int argc, char **argv)
 		.addr = (uintptr_t)table,
 		.unit = 64,
 		.bytes_count = 40,
-		.indices32 = rows,
+		.indices = (uintptr_t)rows,
+		.index_bytes = 4,
 		.num_indices = 3,
 	};
 	struct ibv_mr *key, *outer, *mr, *by_index;

@@ -138,7 +138,8 @@ TEST_F(limits, indices)
 	ASSERT_NE(NULL, seen);
 	for (i = 0; i <= max; i++)
 		indices[i] = i % self->leaf->length;
-	layout.indices32 = indices;
+	layout.indices = (uintptr_t)indices;
+	layout.index_bytes = 4;
 	key = ibmkey_alloc(self->s.dev[1].pd, max);
 	ASSERT_NE(NULL, key);
 	layout.num_indices = max;

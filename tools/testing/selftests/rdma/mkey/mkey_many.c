@@ -66,7 +66,8 @@ FIXTURE_SETUP(many)
 		self->indexed[i].addr = self->leaf->addr + 15000 + 200 * i;
 		self->indexed[i].unit = 12;
 		self->indexed[i].bytes_count = 9;
-		self->indexed[i].indices32 = self->indices;
+		self->indexed[i].indices = (uintptr_t)self->indices;
+		self->indexed[i].index_bytes = 4;
 		self->indexed[i].num_indices = 2;
 		self->indexed[i].lkey = self->leaf->mr->lkey;
 		switch (i % 3) {
@@ -134,11 +135,12 @@ static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf, struct ibv_mr 
 				pos[n++] = bind->ranges[a].addr - leaf->addr + c;
 	} else if (bind->kind == IBMKEY_INDEXED) {
 		const struct ibmkey_indexed *indexed = bind->indexed;
+		const uint32_t *indices = (void *)(uintptr_t)indexed->indices;
 
 		for (a = 0; a < indexed->num_indices; a++)
 			for (c = 0; c < indexed->bytes_count; c++)
 				pos[n++] = indexed->addr - leaf->addr + c +
-					   indexed->indices32[a] * indexed->unit;
+					   indices[a] * indexed->unit;
 	} else {
 		const struct ibmkey_block *block = bind->blocks;
 
@@ -261,7 +263,7 @@ TEST_F(many, refused)
 				self->bind[at].ranges = (void *)self->leaf->addr;
 				break;
 			case 6:
-				self->indexed[at].indices32 = (void *)8;
+				self->indexed[at].indices = 8;
 				if (at % 3 != 2)
 					self->bind[at].ranges = NULL;
 				break;

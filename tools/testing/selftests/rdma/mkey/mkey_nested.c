@@ -128,7 +128,6 @@ TEST_F(nested, circle)
 	struct ibv_mr **key = self->key;
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_sge both[2] = {};
-	char words[64];
 
 	ASSERT_EQ(0, nested_chain(&self->s, key, 3, 4096));
 	EXPECT_EQ(ELOOP, mkt_bind_range(key[0], 0, key[0], 0, 10));
@@ -145,9 +144,7 @@ TEST_F(nested, circle)
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "leads back to mkey through other keys"));
 	/* the key is in use, but there is no circle */
 	EXPECT_EQ(EBUSY, mkt_bind_range(key[1], 0, leaf->mr, leaf->addr, 10));
-	snprintf(words, sizeof(words), "refers to mkey: mkeyctl who DEVICE 0x%x shows",
-		 key[1]->lkey);
-	EXPECT_NE(NULL, strstr(ibmkey_last_error(), words));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "refers to mkey: mkeyctl who shows"));
 	/* nothing has changed */
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key[2]->rkey, MKT_WRITE, 0, 4096));
 }

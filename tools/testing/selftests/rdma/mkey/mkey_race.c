@@ -412,7 +412,8 @@ static int race_bind_indexed(void *arg, unsigned int round)
 		.bytes_count = 1,
 		.lkey = race->lkey,
 		.num_indices = RACE_INDICES,
-		.indices32 = which ? race->others : race->indices,
+		.indices = (uintptr_t)(which ? race->others : race->indices),
+		.index_bytes = 4,
 	};
 
 	return ibmkey_bind_indexed(race->key, MKT_ACCESS_ALL, &layout);

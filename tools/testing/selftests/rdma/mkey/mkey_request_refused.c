@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Work requests to bind a key that are refused. Each one completes with its status,
- * tells the errno value and the entry, and leaves the key as it was.
+ * tells the errno value, the reason and the entry, and leaves the key as it was.
  * sets: smp
  */
 #include <pthread.h>
@@ -79,28 +79,32 @@ static bool refused_kept(struct mkt_setup *s)
 	       block.addr == s->arena[0].leaf[0].addr + 8192;
 }
 
-/* posts the request, which is refused with @error for entry @entry */
-#define REFUSED(error, number) do {						\
-	uint32_t __entry;							\
-	int __error;								\
+#define NO_ENTRY IB_MKEY_NO_ENTRY
+
+/* posts the request, which is refused with @errno_value for @why and entry @number */
+#define REFUSED(errno_value, why, number) do {					\
+	struct ibmkey_refused __refused = {};					\
 										\
 	ASSERT_EQ(IBV_WC_MW_BIND_ERR,						\
 		  mkt_request_status(&self->s.pair.end[0], &self->wr));		\
-	ASSERT_EQ(0, ibmkey_query_refused(self->s.key[0], &__error, &__entry));	\
-	EXPECT_EQ(error, __error);						\
-	EXPECT_EQ(number, __entry);						\
+	ASSERT_EQ(0, ibmkey_query_refused(self->s.key[0], &__refused));		\
+	EXPECT_EQ(errno_value, __refused.error);				\
+	EXPECT_EQ(IB_UVERBS_MKEY_REASON_##why, __refused.reason);		\
+	EXPECT_EQ(number, __refused.entry);					\
 	EXPECT_TRUE(refused_kept(&self->s));					\
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));				\
 } while (0)
 
 TEST_F(refused, nothing_is_refused_at_first)
 {
-	uint32_t entry = 5;
-	int error = 5;
+	struct ibmkey_refused refused = { .error = 5, .reason = 5, .value = 5 };
 
-	EXPECT_EQ(0, ibmkey_query_refused(self->s.key[0], &error, &entry));
-	EXPECT_EQ(0, error);
-	EXPECT_EQ(IB_MKEY_NO_ENTRY, entry);
+	EXPECT_EQ(0, ibmkey_query_refused(self->s.key[0], &refused));
+	EXPECT_EQ(0, refused.error);
+	EXPECT_EQ(IB_UVERBS_MKEY_REASON_NONE, refused.reason);
+	EXPECT_EQ(NO_ENTRY, refused.entry);
+	EXPECT_EQ(0, refused.value);
+	EXPECT_STREQ("", ibmkey_last_error());
 	/* the description of the other tests is right */
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &self->wr));
 	EXPECT_FALSE(refused_kept(&self->s));
@@ -109,36 +113,36 @@ TEST_F(refused, nothing_is_refused_at_first)
 TEST_F(refused, header)
 {
 	self->header->version = IB_MKEY_LAYOUT_VERSION + 1;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, VERSION, NO_ENTRY);
 	self->header->version = 0;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, VERSION, NO_ENTRY);
 	self->header->version = IB_MKEY_LAYOUT_VERSION;
 	self->header->comp_mask = IB_UVERBS_MKEY_LAYOUT_REMOTE_INV << 1;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, COMP_MASK, NO_ENTRY);
 	self->header->comp_mask = 0;
 	self->header->entry_size++;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, ENTRY_SIZE, NO_ENTRY);
 	self->header->entry_size--;
 	self->header->kind = IB_UVERBS_MKEY_UNBOUND;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, KIND, NO_ENTRY);
 	self->header->kind = 77;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, KIND, NO_ENTRY);
 	self->header->kind = IB_UVERBS_MKEY_LIST;
 	self->header->num_dims = 1;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, NOT_INTERLEAVED, NO_ENTRY);
 	self->header->num_dims = 0;
 	self->header->num_entries = 0;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, EMPTY, NO_ENTRY);
 	self->header->num_entries = 5;
-	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOSPC, TOO_MANY, NO_ENTRY);
 	self->header->num_entries = 1 << 20;
-	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOSPC, TOO_MANY, NO_ENTRY);
 	self->header->num_entries = UINT32_MAX;
-	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOSPC, TOO_MANY, NO_ENTRY);
 	self->header->num_entries = 1;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, DESCRIPTION, NO_ENTRY);
 	self->header->num_entries = 3;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, DESCRIPTION, NO_ENTRY);
 }
 
 TEST_F(refused, entries)
@@ -146,22 +150,22 @@ TEST_F(refused, entries)
 	struct ib_uverbs_mkey_sge good = self->entry[1];
 
 	self->entry[1].comp_mask = 1;
-	REFUSED(EINVAL, 1);
+	REFUSED(EINVAL, COMP_MASK, 1);
 	self->entry[1] = good;
 	self->entry[1].lkey ^= 1;
-	REFUSED(ENOENT, 1);
+	REFUSED(ENOENT, LKEY, 1);
 	self->entry[1].lkey = self->s.key[0]->lkey;
-	REFUSED(ELOOP, 1);
+	REFUSED(ELOOP, ITSELF, 1);
 	self->entry[1] = good;
 	self->entry[0].lkey = 0;
-	REFUSED(ENOENT, 0);
+	REFUSED(ENOENT, LKEY, 0);
 	self->entry[0].lkey = good.lkey;
 	self->entry[1].length = 0;
-	REFUSED(EINVAL, 1);
+	REFUSED(EINVAL, NO_BYTES, 1);
 	self->entry[1].length = HOST;
-	REFUSED(ERANGE, 1);
+	REFUSED(ERANGE, BEYOND_LEAF, 1);
 	self->entry[1].addr = UINT64_MAX;
-	REFUSED(EOVERFLOW, 1);
+	REFUSED(EOVERFLOW, ADDRESS, 1);
 }
 
 /* an indexed layout has one lkey, which is no entry */
@@ -175,7 +179,8 @@ TEST_F(refused, indices)
 		.bytes_count = 512,
 		.lkey = mr->lkey,
 		.num_indices = ARRAY_SIZE(index),
-		.indices32 = index,
+		.indices = (uintptr_t)index,
+		.index_bytes = 4,
 	};
 	const struct ibmkey_bind bind = {
 		.kind = IBMKEY_INDEXED,
@@ -190,24 +195,24 @@ TEST_F(refused, indices)
 	self->wr = mkt_request_wr(&self->text, self->s.key[0]);
 	good = *pattern;
 	copy[1] = UINT32_MAX;
-	REFUSED(ERANGE, 1);
+	REFUSED(ERANGE, BEYOND_LEAF, 1);
 	copy[1] = index[1];
 	pattern->lkey ^= 1;
-	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOENT, LKEY, NO_ENTRY);
 	*pattern = good;
 	pattern->comp_mask = 1;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, COMP_MASK, NO_ENTRY);
 	*pattern = good;
 	pattern->index_bytes = 2;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, INDEX_BYTES, NO_ENTRY);
 	*pattern = good;
 	pattern->num_indices = 5;
-	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOSPC, TOO_MANY, NO_ENTRY);
 	pattern->num_indices = IB_MKEY_MAX_ENTRIES + 1;
-	REFUSED(ENOSPC, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOSPC, TOO_MANY, NO_ENTRY);
 	*pattern = good;
 	self->header->num_entries = 2;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, ONE_INDEXED, NO_ENTRY);
 	self->header->num_entries = 1;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[0], &self->wr));
 }
@@ -255,8 +260,9 @@ TEST_F(refused, as_documented)
 	self->entry[1].lkey = mr->lkey;
 	self->entry[1].addr = self->range[1].addr;
 	self->entry[1].length = 8;
+	REFUSED(EACCES, LEAF_ACCESS, 1);
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "entries[1].lkey 0x"));
 	/* a call with the same layout names the same entry */
-	REFUSED(EACCES, 1);
 	EXPECT_EQ(EACCES, ibmkey_bind_list(key, MKT_ACCESS_ALL, 2, self->range));
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "ranges[1]"));
 
@@ -294,45 +300,45 @@ TEST_F(refused, description)
 	mr = ibv_reg_mr(pd, self->text.text, ROOM, 0);
 	ASSERT_NE(NULL, mr);
 	self->wr.mr = mr;
-	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOENT, DESCRIPTION_LKEY, NO_ENTRY);
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	ASSERT_EQ(0, ibv_dealloc_pd(pd));
 	/* deregistered */
 	gone.lkey = mine->lkey ^ 1;
 	self->wr.mr = &gone;
-	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOENT, DESCRIPTION_LKEY, NO_ENTRY);
 	gone.lkey = 0xffffff00;
-	REFUSED(ENOENT, IB_MKEY_NO_ENTRY);
+	REFUSED(ENOENT, DESCRIPTION_LKEY, NO_ENTRY);
 	self->wr.mr = mine;
 	/* partly outside of its MR */
 	self->wr.addr = addr + ROOM - 24;
 	self->header = (void *)(self->text.text + ROOM - 24);
 	*self->header = *(struct ib_uverbs_mkey_layout *)self->text.text;
-	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
+	REFUSED(ERANGE, DESCRIPTION_RANGE, NO_ENTRY);
 	self->wr.addr = addr - 8;
-	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
+	REFUSED(ERANGE, DESCRIPTION_RANGE, NO_ENTRY);
 	/* partly outside, and of an unknown version: a short one and a long one */
 	self->wr.addr = addr + ROOM - 24;
 	self->header->version++;
-	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
+	REFUSED(ERANGE, DESCRIPTION_RANGE, NO_ENTRY);
 	self->wr.length = 1000;
-	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
+	REFUSED(ERANGE, DESCRIPTION_RANGE, NO_ENTRY);
 	self->wr.addr = UINT64_MAX - 8;
-	REFUSED(ERANGE, IB_MKEY_NO_ENTRY);
+	REFUSED(ERANGE, DESCRIPTION_RANGE, NO_ENTRY);
 	self->wr.addr = addr;
 	/* too short for a header, and too long for its entries */
 	self->wr.length = 23;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, DESCRIPTION, NO_ENTRY);
 	self->wr.length = 24 + 3 * 24;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, DESCRIPTION, NO_ENTRY);
 	self->wr.length = 24 + 2 * 24 - 1;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, DESCRIPTION, NO_ENTRY);
 	self->wr.length = 24 + 2 * 24;
 	/* access flags */
 	self->wr.access = IBV_ACCESS_REMOTE_WRITE;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, LOCAL_WRITE, NO_ENTRY);
 	self->wr.access = 1 << 30;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, ACCESS, NO_ENTRY);
 	self->wr.access = MKT_ACCESS_ALL;
 	/* on demand */
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -342,7 +348,7 @@ TEST_F(refused, description)
 	if (mr) {
 		self->wr.mr = mr;
 		self->wr.addr = (uintptr_t)page;
-		REFUSED(EOPNOTSUPP, IB_MKEY_NO_ENTRY);
+		REFUSED(EOPNOTSUPP, DESCRIPTION_LEAF, NO_ENTRY);
 		ASSERT_EQ(0, ibv_dereg_mr(mr));
 	}
 	munmap(page, 4096);
@@ -352,14 +358,13 @@ TEST_F(refused, key)
 {
 	struct ibv_mr *key = self->s.key[0], *other, wrong = *key;
 	struct ibv_pd *pd = ibv_alloc_pd(self->s.dev[0].ctx);
-	uint32_t entry;
-	int error;
+	struct ibmkey_refused refused = {};
 
 	ASSERT_NE(NULL, pd);
 	/* another tag than that of the key */
 	self->wr.mkey = &wrong;
 	wrong.rkey = key->rkey ^ 1;
-	REFUSED(EINVAL, IB_MKEY_NO_ENTRY);
+	REFUSED(EINVAL, TAG, NO_ENTRY);
 	/* no key: an ordinary MR, and nothing */
 	wrong.rkey = self->text.mr->rkey;
 	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
@@ -373,12 +378,12 @@ TEST_F(refused, key)
 	self->wr.mkey = other;
 	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	EXPECT_EQ(0, ibmkey_query_refused(other, &error, &entry));
-	EXPECT_EQ(0, error);
+	EXPECT_EQ(0, ibmkey_query_refused(other, &refused));
+	EXPECT_EQ(0, refused.error);
 	EXPECT_EQ(0, ibv_dereg_mr(other));
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 	EXPECT_TRUE(refused_kept(&self->s));
-	EXPECT_EQ(EINVAL, ibmkey_query_refused(self->text.mr, &error, &entry));
+	EXPECT_EQ(EINVAL, ibmkey_query_refused(self->text.mr, &refused));
 }
 
 TEST_F(refused, while_referred_to)
@@ -388,11 +393,11 @@ TEST_F(refused, while_referred_to)
 
 	ASSERT_NE(NULL, outer);
 	ASSERT_EQ(0, ibv_rereg_mr_sg(outer, MKT_ACCESS_ALL, 1, &sge));
-	REFUSED(EBUSY, IB_MKEY_NO_ENTRY);
+	REFUSED(EBUSY, BUSY, NO_ENTRY);
 	/* a circle */
 	self->entry[1].lkey = outer->lkey;
 	self->entry[1].addr = 0;
-	REFUSED(ELOOP, IB_MKEY_NO_ENTRY);
+	REFUSED(ELOOP, CIRCLE, NO_ENTRY);
 	EXPECT_EQ(0, ibv_dereg_mr(outer));
 }
 

@@ -137,7 +137,8 @@ static inline int errors_indexed(struct mkt_setup *s, unsigned int access,
 		.addr = addr,
 		.unit = unit,
 		.bytes_count = bytes,
-		.indices64 = indices,
+		.indices = (uintptr_t)indices,
+		.index_bytes = 8,
 		.num_indices = 3,
 		.lkey = lkey,
 	};
@@ -146,8 +147,8 @@ static inline int errors_indexed(struct mkt_setup *s, unsigned int access,
 	err = ibmkey_bind_indexed(s->key[1], access, &layout);
 	if (index > UINT32_MAX)
 		return err;
-	layout.indices64 = NULL;
-	layout.indices32 = small;
+	layout.indices = (uintptr_t)small;
+	layout.index_bytes = 4;
 	return ibmkey_bind_indexed(s->key[1], access, &layout) == err ? err :
 								       -1;
 }

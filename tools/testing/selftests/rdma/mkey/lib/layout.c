@@ -167,8 +167,8 @@ static int mkt_entries_of_indices(struct mkt_entries *entries, const struct mkt_
 		.addr = leaf->addr + layout->base,
 		.unit = layout->unit,
 		.bytes_count = layout->block[0].bytes,
-		.indices32 = small ? entries->indices : NULL,
-		.indices64 = small ? NULL : entries->indices,
+		.indices = (uintptr_t)entries->indices,
+		.index_bytes = layout->index_bytes,
 		.num_indices = layout->num_blocks,
 		.lkey = leaf->mr->lkey,
 	};

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+
+//! The kernel's reasons to refuse a key or its layout, as sentences.
+
+use crate::{
+    errno::Errno,
+    explain::{
+        self,
+        say, //
+    },
+    sys::{
+        self,
+        ib_uverbs_mkey_bind as Bind,
+        ib_uverbs_mkey_block as Block,
+        ib_uverbs_mkey_sge as Range, //
+    },
+};
+
+pub use sys::ib_uverbs_mkey_refused as Refused;
+
+/// A refusal without a value, of no single entry.
+pub(crate) const fn of(reason: u32) -> Refused {
+    Refused {
+        error: 0,
+        entry: sys::IB_MKEY_NO_ENTRY,
+        reason,
+        comp_mask: 0,
+        value: 0,
+    }
+}
+
+/// Stores the sentence about a call that this library refuses with `EINVAL`.
+pub(crate) fn invalid(reason: u32, value: u64) -> Errno {
+    let refused = Refused {
+        value,
+        ..of(reason)
+    };
+    say(Errno::EINVAL, &sentence(&refused, None))
+}
+
+/// Stores the sentence about a call that the kernel refused with `errno`. Stores none if the kernel
+/// gave no reason.
+pub(crate) fn refused(errno: Errno, refused: &Refused, layout: Option<&Bind>) -> Errno {
+    named(errno, "", refused, layout)
+}
+
+/// The same, with a name in front of the sentence.
+pub(crate) fn named(errno: Errno, name: &str, refused: &Refused, layout: Option<&Bind>) -> Errno {
+    if refused.reason != sys::IB_UVERBS_MKEY_REASON_NONE {
+        say(errno, &format!("{name}{}", sentence(refused, layout)));
+    }
+    errno
+}
+
+/// Stores the sentence about a work request that was refused, if one was.
+pub(crate) fn tell(refused: &Refused) {
+    if refused.error != 0 {
+        explain::store(&sentence(refused, None));
+    }
+}
+
+/// An entry of a layout: its first address and its bytes.
+#[derive(Clone, Copy)]
+struct Entry {
+    addr: u64,
+    bytes: u64,
+    lkey: u32,
+}
+
+/// Returns the entry that is the reason, if the layout is known and has such an entry.
+fn entry(refused: &Refused, layout: Option<&Bind>) -> Option<Entry> {
+    let layout = layout.filter(|layout| refused.entry < layout.num_entries)?;
+    let at = refused.entry as usize;
+
+    match layout.kind {
+        sys::IB_UVERBS_MKEY_LIST => {
+            let ranges: *const Range = core::ptr::with_exposed_provenance(layout.entries as usize);
+            // SAFETY: The kernel has read the array, and the caller keeps it during the call.
+            let range = unsafe { ranges.add(at).read() };
+            Some(Entry {
+                addr: range.addr,
+                bytes: range.length,
+                lkey: range.lkey,
+            })
+        }
+        sys::IB_UVERBS_MKEY_INTERLEAVED => {
+            let blocks: *const Block = core::ptr::with_exposed_provenance(layout.entries as usize);
+            // SAFETY: The kernel has read the array, and the caller keeps it during the call.
+            let block = unsafe { blocks.add(at).read() };
+            Some(Entry {
+                addr: block.addr,
+                bytes: block.bytes_count,
+                lkey: block.lkey,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The names that a caller's description has for the parts of a layout.
+struct Names {
+    many: &'static str,
+    bytes: &'static str,
+}
+
+fn names(layout: Option<&Bind>) -> Names {
+    let (many, bytes) = match layout.map(|layout| layout.kind) {
+        Some(sys::IB_UVERBS_MKEY_LIST) => ("ranges", "length"),
+        Some(sys::IB_UVERBS_MKEY_INTERLEAVED) => ("blocks", "bytes_count"),
+        Some(sys::IB_UVERBS_MKEY_INDEXED) => ("indices", "bytes_count"),
+        _ => ("entries", "length"),
+    };
+    Names { many, bytes }
+}
+
+/// Returns the sentence for a refusal. `layout` is the layout that was refused, if it is known.
+pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
+    let Refused { value, .. } = *refused;
+    let Names { many, bytes } = names(layout);
+    let at = match refused.entry {
+        sys::IB_MKEY_NO_ENTRY => String::new(),
+        at => format!("{many}[{at}]"),
+    };
+    // A layout of indices has one lkey and one size, and a description has fields of its own.
+    let is_indexed = layout.is_some_and(|layout| layout.kind == sys::IB_UVERBS_MKEY_INDEXED);
+    let of = |name: &str| match at.as_str() {
+        "" => name.to_owned(),
+        _ if is_indexed => name.to_owned(),
+        at => format!("{at}.{name}"),
+    };
+    let lkey = of("lkey");
+    let outside = |bound: &str, is_outside: fn(u64, u64) -> bool| {
+        let Some(entry) = entry(refused, layout) else {
+            return format!("{at} reaches outside its MR, {bound}");
+        };
+        let last = entry.addr.saturating_add(entry.bytes.saturating_sub(1));
+        let lkey = entry.lkey;
+        if is_outside(entry.addr, value) {
+            format!(
+                "{at}.addr {:#x} is outside the MR of its lkey {lkey:#x}, {bound}",
+                entry.addr
+            )
+        } else if is_outside(last, value) {
+            format!(
+                "{at}.{bytes} {} reaches outside the MR of its lkey {lkey:#x}, {bound}",
+                entry.bytes
+            )
+        } else {
+            format!(
+                "{at}.stride, in a repetition, leads outside the MR of its lkey {lkey:#x}, {bound}"
+            )
+        }
+    };
+
+    match refused.reason {
+        sys::IB_UVERBS_MKEY_REASON_MEMORY => {
+            "no memory, or a limit of the kernel's memory for keys is reached: \
+             max_key_memory_per_user or max_key_memory, parameters of ib_mkey"
+                .into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_KILLED => "the process was killed".into(),
+        sys::IB_UVERBS_MKEY_REASON_BUSY => {
+            "a memory window or another key refers to mkey: mkeyctl who shows which; or another \
+             thread binds it"
+                .into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_NOT_A_KEY => "mkey is not a key of ibmkey_alloc()".into(),
+        sys::IB_UVERBS_MKEY_REASON_DEVICE => {
+            "the device has no keys: mkeyctl doctor says whether ib_mkey extends it".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_MAX_ENTRIES => {
+            format!(
+                "max_entries is {value}, not 1 to {}",
+                sys::IB_MKEY_MAX_INDICES
+            )
+        }
+        sys::IB_UVERBS_MKEY_REASON_COMP_MASK => {
+            format!("{} {value:#x} has an unknown bit", of("comp_mask"))
+        }
+        sys::IB_UVERBS_MKEY_REASON_RESERVED => format!("reserved is {value}, not 0"),
+        sys::IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES => {
+            "the kernel does not know a field that is not 0: it is older than this program".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_FAULT => {
+            let name = match layout {
+                Some(layout)
+                    if layout.kind == sys::IB_UVERBS_MKEY_INTERLEAVED
+                        && value == layout.repeat_count =>
+                {
+                    "repeat_count"
+                }
+                _ => many,
+            };
+            match value {
+                0 => format!("{name} is NULL"),
+                _ => format!("{name} cannot be read at its address {value:#x}"),
+            }
+        }
+        sys::IB_UVERBS_MKEY_REASON_KIND => format!("kind {value} is no kind of a layout"),
+        sys::IB_UVERBS_MKEY_REASON_ENTRY_SIZE => {
+            format!("entry_size {value} is not the size of an entry of this kind")
+        }
+        sys::IB_UVERBS_MKEY_REASON_NOT_INTERLEAVED => {
+            "num_dims is not 0 or repeat_count is not NULL, and only an interleaved layout has \
+             dimensions"
+                .into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_DIMS => {
+            format!("num_dims is {value}, not 1 to {}", sys::IB_MKEY_MAX_DIMS)
+        }
+        sys::IB_UVERBS_MKEY_REASON_ONE_INDEXED => {
+            format!("num_entries is {value}, and an indexed layout has 1")
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS => {
+            format!("access {value:#x} has a flag that a key cannot have")
+        }
+        sys::IB_UVERBS_MKEY_REASON_LOCAL_WRITE => {
+            "access has IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without \
+             IBV_ACCESS_LOCAL_WRITE"
+                .into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_DEVICE_ACCESS => {
+            format!("access {value:#x} has a flag that the device lacks")
+        }
+        sys::IB_UVERBS_MKEY_REASON_EMPTY => format!("num_{many} is 0"),
+        sys::IB_UVERBS_MKEY_REASON_TOO_MANY => match layout {
+            Some(layout) if !is_indexed && u64::from(layout.num_entries) > value => format!(
+                "num_{many} is {}, but the key was created for {value} entries",
+                layout.num_entries
+            ),
+            _ => format!("num_{many} is more than {value}, for which the key was created"),
+        },
+        sys::IB_UVERBS_MKEY_REASON_STRIDE => {
+            format!("{at}.stride[{value}] is not 0, and the layout has fewer dimensions")
+        }
+        sys::IB_UVERBS_MKEY_REASON_LKEY => {
+            format!("{lkey} {value:#x} names no MR in the protection domain of mkey")
+        }
+        sys::IB_UVERBS_MKEY_REASON_LEAF => {
+            format!("{lkey} {value:#x} names an MR of a type that cannot be a leaf")
+        }
+        sys::IB_UVERBS_MKEY_REASON_NO_LENGTH => {
+            format!("{lkey} {value:#x} names an MR without bytes, such as a key that is not bound")
+        }
+        sys::IB_UVERBS_MKEY_REASON_ITSELF => format!("{lkey} {value:#x} is mkey itself"),
+        sys::IB_UVERBS_MKEY_REASON_LEVELS => {
+            format!("{lkey} {value:#x} is a key of too many levels")
+        }
+        sys::IB_UVERBS_MKEY_REASON_INDEX_BYTES => format!("index_bytes is {value}, not 4 or 8"),
+        sys::IB_UVERBS_MKEY_REASON_NO_BYTES => format!("{} is 0", of(bytes)),
+        sys::IB_UVERBS_MKEY_REASON_NO_REPEAT => format!("repeat_count[{value}] is 0"),
+        sys::IB_UVERBS_MKEY_REASON_NO_UNIT => "unit is 0".into(),
+        sys::IB_UVERBS_MKEY_REASON_ADDRESS => match entry(refused, layout) {
+            Some(entry)
+                if entry
+                    .addr
+                    .checked_add(entry.bytes.saturating_sub(1))
+                    .is_none() =>
+            {
+                format!("{at}: addr + {bytes} exceeds 64 bits")
+            }
+            Some(_) => format!("{at}: its strides lead to addresses beyond 64 bits"),
+            None => format!("{at} leads to an address beyond 64 bits"),
+        },
+        sys::IB_UVERBS_MKEY_REASON_LENGTH => {
+            "the length of the layout, all repetitions together, exceeds 64 bits".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_LEAF_ACCESS => {
+            let access = layout.map_or(String::new(), |layout| format!(" {:#x}", layout.access));
+            format!("access{access} is more than the MR of {lkey} {value:#x} allows")
+        }
+        sys::IB_UVERBS_MKEY_REASON_BEFORE_LEAF => {
+            outside(&format!("which begins at {value:#x}"), |addr, first| {
+                addr < first
+            })
+        }
+        sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF => outside(
+            &format!("whose last byte is at {value:#x}"),
+            |addr, last| addr > last,
+        ),
+        sys::IB_UVERBS_MKEY_REASON_PIECES => format!(
+            "mkey would have more than {value} pieces of memory: let its blocks be whole pieces of \
+             the keys below it, or describe fewer levels of keys"
+        ),
+        sys::IB_UVERBS_MKEY_REASON_FLUSH_ON_DEMAND => {
+            "access has IBV_ACCESS_FLUSH_PERSISTENT, and the layout has an ODP MR".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_FLUSH_PIECES => format!(
+            "access has IBV_ACCESS_FLUSH_PERSISTENT, and the layout has more than {value} pieces"
+        ),
+        sys::IB_UVERBS_MKEY_REASON_FLUSH_BYTES => format!(
+            "access has IBV_ACCESS_FLUSH_PERSISTENT, and the layout has more than {value} bytes"
+        ),
+        sys::IB_UVERBS_MKEY_REASON_RKEY => {
+            format!("rkey {value:#x} differs from that of mkey in more than the low 8 bits")
+        }
+        sys::IB_UVERBS_MKEY_REASON_CIRCLE => format!(
+            "a key in {many} leads back to mkey through other keys: mkeyctl who shows which"
+        ),
+        sys::IB_UVERBS_MKEY_REASON_NUM_KEYS => {
+            format!("num is {value}, not 1 to {}", sys::IB_MKEY_MAX_BINDS)
+        }
+        sys::IB_UVERBS_MKEY_REASON_TWICE => "mkey is there twice".into(),
+        sys::IB_UVERBS_MKEY_REASON_OTHER_DEVICE => "mkey is of another context".into(),
+        sys::IB_UVERBS_MKEY_REASON_VERSION => {
+            format!(
+                "the description has version {value}, not {}",
+                sys::IB_MKEY_LAYOUT_VERSION
+            )
+        }
+        sys::IB_UVERBS_MKEY_REASON_DESCRIPTION => {
+            format!("the description has {value} bytes, and its header says another length")
+        }
+        sys::IB_UVERBS_MKEY_REASON_DESCRIPTION_LKEY => format!(
+            "the request's lkey {value:#x} names no MR in the protection domain of the queue pair"
+        ),
+        sys::IB_UVERBS_MKEY_REASON_DESCRIPTION_LEAF => format!(
+            "the request's lkey {value:#x}, for the description, names an ODP MR or one of another \
+             type"
+        ),
+        sys::IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE => {
+            format!("the description is not within the MR of the request's lkey {value:#x}")
+        }
+        sys::IB_UVERBS_MKEY_REASON_TAG => {
+            format!("the rkey {value:#x}, by which the request names mkey, is not that of mkey")
+        }
+        sys::IB_UVERBS_MKEY_REASON_NOT_MAPPED => {
+            format!("no layout is mapped to mkey under the rkey {value:#x}")
+        }
+        sys::IB_UVERBS_MKEY_REASON_INDICES => "indices is not 0 in the description".into(),
+        sys::IB_UVERBS_MKEY_REASON_ALL_MAPPED => {
+            "as many layouts are mapped to mkey as it can have".into()
+        }
+        reason => format!(
+            "the kernel gives the reason {reason} with {value:#x}, which this library does not know"
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "reason_tests.rs"]
+mod tests;
