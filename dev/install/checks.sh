@@ -93,7 +93,7 @@ check_kernel() {
 check_packages() {
 	local p
 	[[ -z $DESTDIR$MODROOT ]] && command -v dpkg-query >/dev/null || return 0
-	for p in ib-mkey-dkms libibmkey1 libibmkey-dev ibmkey-tools python3-ibmkey; do
+	for p in ib-mkey-dkms libibmkey2 libibmkey-dev ibmkey-tools python3-ibmkey; do
 		[[ $(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null) != installed ]] ||
 			die "Debian's package $p is installed: remove it first (apt-get purge $p), or keep to the packages (make deb)"
 	done

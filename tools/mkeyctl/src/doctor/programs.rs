@@ -9,7 +9,7 @@ use super::{
     Finding, //
 };
 
-const LIBRARY: &str = "libibmkey.so.1";
+const LIBRARY: &str = "libibmkey.so.2";
 const PRELOAD: &str = "libibmkey-preload.so";
 const DIRS: [&str; 6] = [
     "usr/local/lib",
@@ -64,7 +64,7 @@ fn library(machine: &Machine) -> Finding {
         None => Finding::note(
             CHECK,
             format!("{LIBRARY} is not installed in the linker's directories"),
-            "make install, the package libibmkey1, or link with -Wl,-rpath,DIR",
+            "make install, the package libibmkey2, or link with -Wl,-rpath,DIR",
         ),
     }
 }
@@ -102,7 +102,7 @@ fn preload(machine: &Machine) -> Finding {
         None => Finding::note(
             CHECK,
             format!("{PRELOAD} is not installed in the linker's directories"),
-            "needed only for programs that are not linked with libibmkey: make install, or the package libibmkey1",
+            "needed only for programs that are not linked with libibmkey: make install, or the package libibmkey2",
         ),
     }
 }

@@ -39,9 +39,9 @@ pub(super) fn machine(name: &str) -> Dir {
             "dev/kmsg",
             "6,1,2,-;ib_mkey: rxe0: extended, 4096 bytes of device memory\n",
         ),
-        ("usr/local/lib/libibmkey.so.1", ""),
+        ("usr/local/lib/libibmkey.so.2", ""),
         ("usr/local/lib/libibmkey-preload.so", ""),
-        ("etc/ld.so.cache", "libibmkey.so.1"),
+        ("etc/ld.so.cache", "libibmkey.so.2"),
         ("usr/sbin/rdma", ""),
         (
             "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
