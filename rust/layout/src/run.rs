@@ -2,8 +2,6 @@
 
 //! Runs of contiguous bytes, rows of pieces at one distance, and errors.
 
-use core::fmt;
-
 /// The reason for which a layout, or an access to it, is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -38,19 +36,6 @@ impl Part {
     /// Returns the part that is entry `at`.
     pub(super) fn entry(at: usize) -> Self {
         Self::Entry(u32::try_from(at).unwrap_or(u32::MAX))
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Zero(_) => "zero count or byte count",
-            Self::TooManyDims => "too many dimensions",
-            Self::Overflow(_) => "length or address does not fit 64 bits",
-            Self::OutOfLeaf => "block outside of its leaf",
-            Self::Range => "offsets beyond the layout's length",
-            Self::Straddles => "access straddles two blocks",
-        })
     }
 }
 

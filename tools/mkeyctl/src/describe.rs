@@ -16,6 +16,7 @@ use ib_mkey_layout::{
     Interleaved,
     Layout,
     List,
+    Part,
     Shape,
     MAX_DIMS, //
 };
@@ -164,7 +165,7 @@ impl Description {
         }
 
         Ok(Self {
-            layout: Layout::List(List::new(entries).map_err(|error| error.to_string())?),
+            layout: Layout::List(List::new(entries).map_err(wrong)?),
             leaves,
         })
     }
@@ -175,7 +176,7 @@ impl Description {
         let indexed = Indexed::new(0, range.addr, unit, range.bytes, VecIndices(indices));
 
         Ok(Self {
-            layout: Layout::Indexed(indexed.map_err(|error| error.to_string())?),
+            layout: Layout::Indexed(indexed.map_err(wrong)?),
             leaves: vec![range.leaf],
         })
     }
@@ -212,11 +213,21 @@ impl Description {
                     (Error::Overflow(_), Some(at)) => {
                         format!("blocks[{at}]: its strides lead to addresses below 0")
                     }
-                    _ => error.to_string(),
+                    _ => wrong(error),
                 },
             )?),
             leaves,
         })
+    }
+}
+
+/// Says why there is no such layout.
+fn wrong(error: Error) -> String {
+    match error {
+        Error::Overflow(Part::Entry(at)) => format!("entry {at}: an address does not fit 64 bits"),
+        Error::Overflow(_) => "the length does not fit 64 bits".to_owned(),
+        Error::Zero(Part::Entry(at)) => format!("entry {at} has zero bytes"),
+        _ => "a count or a distance is zero".to_owned(),
     }
 }
 

@@ -155,10 +155,6 @@ pub(crate) fn invalidate(mr: &Claimed, pd: &Pd, key: u32, origin: Origin) -> Res
 }
 
 /// Registers the elements that are mapped to `mr`, for a kernel QP in `pd`: REG_MR.
-///
-/// # Errors
-///
-/// The errors of [`Region::register`].
 pub(crate) fn register(mr: &Claimed, pd: &Pd, key: u32, access: Access) -> Result {
     let region: Arc<Region> = region_of(mr)?.into();
     region.register(mr, pd, key, access)

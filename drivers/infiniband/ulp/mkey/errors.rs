@@ -80,19 +80,17 @@ impl Refused {
     /// Sets the number of the entry that is the reason. No entry is the reason that memory is
     /// short.
     pub(crate) fn at(self, entry: u32) -> Self {
-        if self.reason == Self::MEMORY.reason {
-            self
-        } else {
-            Self { entry, ..self }
+        match self.reason == Self::MEMORY.reason {
+            true => self,
+            false => Self { entry, ..self },
         }
     }
 
     /// Names the array of the caller's that could not be read, if that is the reason.
     pub(crate) fn of_array(self, addr: u64) -> Self {
-        if self.reason == Self::FAULT.reason {
-            self.with(addr)
-        } else {
-            self
+        match self.reason == Self::FAULT.reason {
+            true => self.with(addr),
+            false => self,
         }
     }
 
@@ -114,40 +112,28 @@ impl Refused {
 
     /// Returns the reason why the MR of `lkey`, which a layout names, cannot be a leaf.
     pub(crate) fn of_leaf(error: Error, lkey: u32) -> Self {
-        let why = Self::from(error);
-        let by_errno = [Self::LKEY, Self::NO_LENGTH, Self::LEVELS, Self::LEAF];
-        why.one_of(&by_errno).with(lkey)
+        let reasons = [Self::LKEY, Self::NO_LENGTH, Self::LEVELS, Self::LEAF];
+        Self::from(error).one_of(&reasons).with(lkey)
     }
 
-    /// Returns the reason why the description of a work request cannot be read from the MR of
-    /// `lkey`.
+    /// Returns the reason why a description cannot be read from the MR of `lkey`.
     pub(crate) fn of_description(error: Error, lkey: u32) -> Self {
-        let why = Self::from(error);
-        let by_errno = [
-            Self::DESCRIPTION_LKEY,
-            Self::DESCRIPTION_RANGE,
-            Self::DESCRIPTION_LEAF,
-        ];
-        why.one_of(&by_errno).with(lkey)
+        let range = Self::DESCRIPTION_RANGE;
+        let reasons = [Self::DESCRIPTION_LKEY, range, Self::DESCRIPTION_LEAF];
+        Self::from(error).one_of(&reasons).with(lkey)
     }
 
     /// Returns the reason with the same errno value; `self` if there is none.
     fn one_of(self, reasons: &[Self]) -> Self {
-        let same = reasons.iter().find(|reason| reason.errno == self.errno);
-        same.copied().unwrap_or(self)
+        let mut same = reasons.iter().filter(|reason| reason.errno == self.errno);
+        same.next().copied().unwrap_or(self)
     }
 }
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         let errno = error.to_errno().unsigned_abs();
-        let any = [
-            Self::BUSY,
-            Self::MEMORY,
-            Self::FAULT,
-            Self::KILLED,
-            Self::DEVICE,
-        ];
+        let any = [Self::BUSY, Self::MEMORY, Self::FAULT, Self::KILLED];
         Self::new(errno, 0).one_of(&any)
     }
 }

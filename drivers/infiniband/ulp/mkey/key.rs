@@ -52,7 +52,7 @@ pub(crate) struct Key<'a> {
 impl<'a> Key<'a> {
     /// Returns the key whose MR is `mr`.
     pub(crate) fn of(mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
-        let core = Core::of(mr.device())?;
+        let core = Core::of(mr.device()).map_err(|_| Refused::DEVICE)?;
         let mr = Hw::claimed(mr).ok_or(Refused::NOT_A_KEY)?;
         let region = core.region_of(mr).ok_or(Refused::NOT_A_KEY)?;
         let Kind::Key { max_entries, .. } = region.kind else {

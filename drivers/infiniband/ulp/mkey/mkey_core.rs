@@ -67,10 +67,6 @@ pub(crate) trait HasCore: Send + Sync {
 
 impl Core {
     /// Makes the core of a device, without regions.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(device: NewDevice<'_>) -> Result<impl PinInit<Self>> {
         let pd = OwnedPd::new(&device, c"ib_mkey")?;
         let hw = Hw::new(&device);
@@ -101,10 +97,6 @@ impl Core {
 
     /// Makes the unbound region of an MR, and puts it into the table. The current process is shown
     /// as its maker, if a user is charged.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn adopt(&self, mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Region>> {
         let user = charge.user();
         let maker = user.map(|_| Process::current());
@@ -112,10 +104,6 @@ impl Core {
     }
 
     /// The same for a region that `maker` made, or a kernel user.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn adopt_of(
         &self,
         mr: &Mr,

@@ -48,10 +48,6 @@ fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
 /// Pins the MR that a request names, and finds its region. `pin` pins the MR, and also returns its
 /// address. `find` looks a region up by the index of the MR. Returns [`None`] for one of the
 /// driver's MRs without a region, which is not pinned.
-///
-/// # Errors
-///
-/// The errors of `pin`.
 fn named<T>(
     find: impl Fn() -> Option<Arc<Region>>,
     pin: impl FnOnce() -> Result<(T, *const Mr)>,

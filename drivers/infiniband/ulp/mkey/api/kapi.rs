@@ -89,8 +89,8 @@ fn recorded(mr: HeldMr<'_>, bind: impl FnOnce(&Key<'_>) -> errors::Result) -> Re
 }
 
 impl Range for ib_sge {
-    fn parts(&self) -> (u64, u64, u64) {
-        (self.lkey.into(), self.addr, self.length.into())
+    fn parts(&self) -> errors::Result<(u32, u64, u64)> {
+        Ok((self.lkey, self.addr, self.length.into()))
     }
 }
 

@@ -120,7 +120,7 @@ export_c! {
         yields: bool,
         refused: Out<'_, UapiRefused>,
     ) -> Result<OwnedMr, Error> {
-        let device = MkeyDevice::data(pd.device()).map_err(Refused::from);
+        let device = MkeyDevice::data(pd.device()).map_err(|_| Refused::DEVICE);
         let created = device.and_then(|device| key::create(&device.core, pd, max_entries, yields));
         told(created, refused)
     }

@@ -63,10 +63,6 @@ impl Shown {
 }
 
 /// Begins to show a device and its memory.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 pub(crate) fn add(memory: &Arc<OfferedMemory>, device: Arc<dyn HasCore>) -> Result {
     let offered = Offered {
         memory: memory.clone(),

@@ -166,13 +166,8 @@ pub(crate) struct Description<'a> {
 
 /// A range, as a caller describes it.
 pub(crate) trait Range {
-    /// Returns the lkey, the address and the length. The upper 32 bits of the lkey must be zero.
-    fn parts(&self) -> (u64, u64, u64);
-}
-
-/// Returns the lkey in `name`, the first value of [`Range::parts`].
-fn lkey(name: u64) -> Result<u32> {
-    u32::try_from(name).map_err(|_| Refused::COMP_MASK.with(name >> 32))
+    /// Returns the lkey, the address and the length.
+    fn parts(&self) -> Result<(u32, u64, u64)>;
 }
 
 /// A description of ranges, one after another.
@@ -186,10 +181,11 @@ impl<'a> Ranges<'a> {
     pub(crate) fn add<R: Range>(&mut self, ranges: &[R]) -> Result {
         let room = self.of.count.saturating_sub(self.entries.len());
         for range in ranges.iter().take(room) {
-            let (name, addr, length) = range.parts();
-            let place = lkey(name).and_then(|lkey| self.of.found.place(lkey, addr));
             // CAST: A description has fewer than 2^32 entries.
-            let (leaf, addr) = place.map_err(|why| why.at(self.entries.len() as u32))?;
+            let number = self.entries.len() as u32;
+            let (lkey, addr, length) = range.parts().map_err(|why| why.at(number))?;
+            let place = self.of.found.place(lkey, addr);
+            let (leaf, addr) = place.map_err(|why| why.at(number))?;
             if self.entries.is_empty() {
                 self.of.charge(cost::entries(self.of.count)?)?;
                 self.entries = self.of.room.entries(self.of.count)?;

@@ -61,10 +61,6 @@ impl Core {
 
     /// Looks up and pins as [`Self::pin_leaf`] does. Also returns the address of the MR or key that
     /// `lkey` names, which no other MR has while the leaf exists.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::pin_leaf`].
     pub(crate) fn pin_named(
         &self,
         lkey: u32,
@@ -104,10 +100,6 @@ impl Core {
     /// Copies bytes of one of the driver's MRs, from address `addr` on, without a pin. Returns
     /// `false`, with nothing copied, for an MR that must be pinned first. Does not sleep, so `to`
     /// must be short.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Backend::read_now`].
     pub(crate) fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
         self.pins
             .exclude(|held| self.hw.read_now(held, lkey, pd, addr, to))

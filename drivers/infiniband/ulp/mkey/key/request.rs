@@ -16,7 +16,7 @@ use crate::{
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
     errors::{Refused, Result},
-    kernel_ext::{rdma::Access, sched},
+    kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access, sched},
     key::{
         indexed::{index_vec, Pattern},
         uapi, Described, Key,
@@ -32,13 +32,7 @@ use kernel::prelude::*;
 use zerocopy::{Immutable, KnownLayout};
 
 /// The number of 8-byte words that are read at once, into a buffer on the stack.
-const AT_ONCE: usize = 48;
-
-/// The number of 8-byte words of the largest structure that is read by itself.
-const ONE: usize = size_of::<UapiIndexed>() / size_of::<u64>();
-
-/// The number of ranges that are read at once, into a buffer on the stack.
-const RANGES_AT_ONCE: usize = 40;
+const AT_ONCE: usize = 120;
 
 /// The place of a description.
 pub(crate) enum Source<'a> {
@@ -119,25 +113,19 @@ impl<'a> Reader<'a> {
         Refused::DESCRIPTION.with(self.length)
     }
 
-    /// Reads `count` values and calls `each` with each one.
-    fn each<T: FromBytes + Immutable + KnownLayout + 'a>(
+    /// Reads `count` values. Calls `some` with all of them in place if the source is a copy, and
+    /// otherwise with as many at a time as fit a buffer.
+    fn chunks<T: FromBytes + Immutable + KnownLayout + 'a>(
         &mut self,
         count: u32,
-        mut each: impl FnMut(&T) -> Result,
+        mut some: impl FnMut(&[T]) -> Result,
     ) -> Result {
-        if count == 1 {
-            if let Some([value]) = self.view(1) {
-                return each(value);
-            }
+        if let Some(values) = self.view(count) {
+            return some(values);
         }
-        self.many(count, each)
-    }
-
-    /// Does what [`Self::each`] does for a source that is not a copy. Reads some values at a time.
-    fn many<T: FromBytes>(&mut self, count: u32, mut each: impl FnMut(&T) -> Result) -> Result {
         let mut words = [0u64; AT_ONCE];
         let at_once = const {
-            assert!(size_of::<T>() != 0 && size_of::<T>() <= size_of::<[u64; AT_ONCE]>());
+            assert!(size_of::<T>() != 0 && align_of::<T>() <= align_of::<u64>());
             size_of::<[u64; AT_ONCE]>() / size_of::<T>()
         };
         let mut left = count as usize;
@@ -146,60 +134,17 @@ impl<'a> Reader<'a> {
             let bytes = words.as_mut_bytes();
             let bytes = bytes.get_mut(..number * size_of::<T>()).ok_or(EINVAL)?;
             self.read(bytes)?;
-            for value in bytes.chunks_exact(size_of::<T>()) {
-                each(&T::read_from_bytes(value).map_err(|_| EINVAL)?)?;
-            }
+            some(<[T]>::ref_from_bytes(bytes).map_err(|_| EINVAL)?)?;
             left -= number;
             sched::cond_resched();
         }
         Ok(())
     }
 
-    /// Reads `count` ranges and calls `some` with some of them at a time.
-    fn ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
-        match self.view(count) {
-            Some(ranges) => some(ranges),
-            None => self.many_ranges(count, some),
-        }
-    }
-
-    /// Does what [`Self::ranges`] does for a source that is not a copy. Reads some ranges
-    /// at a time.
-    fn many_ranges(&mut self, count: u32, mut some: impl FnMut(&[UapiSge]) -> Result) -> Result {
-        const UNREAD: UapiSge = UapiSge {
-            addr: 0,
-            length: 0,
-            lkey: 0,
-            comp_mask: 0,
-        };
-        let mut buffer = [UNREAD; RANGES_AT_ONCE];
-        let mut left = count as usize;
-        while left > 0 {
-            let ranges = buffer.get_mut(..left.min(RANGES_AT_ONCE)).ok_or(EINVAL)?;
-            self.read(ranges.as_mut_bytes())?;
-            some(ranges)?;
-            left -= ranges.len();
-            sched::cond_resched();
-        }
-        Ok(())
-    }
-
-    fn one<T: FromBytes>(&mut self) -> Result<T> {
-        let bytes: Option<&[u8]> = self.view(const { size_of::<T>() as u32 });
-        match bytes {
-            Some(bytes) => Ok(T::read_from_bytes(bytes).map_err(|_| EINVAL)?),
-            None => self.other(),
-        }
-    }
-
-    /// Reads a value from a source that is not a copy.
-    fn other<T: FromBytes>(&mut self) -> Result<T> {
-        let mut words = [0u64; ONE];
-        const { assert!(size_of::<T>() <= size_of::<[u64; ONE]>()) };
-        let bytes = words.as_mut_bytes();
-        let bytes = bytes.get_mut(..size_of::<T>()).ok_or(EINVAL)?;
-        self.read(bytes)?;
-        Ok(T::read_from_bytes(bytes).map_err(|_| EINVAL)?)
+    fn one<T: FromBytes + IntoBytes>(&mut self) -> Result<T> {
+        let mut one = T::new_zeroed();
+        self.read(one.as_mut_bytes())?;
+        Ok(one)
     }
 }
 
@@ -244,7 +189,7 @@ fn list<'k>(
 ) -> Result<Described<'k>> {
     let mut ranges = key.describe(count, access)?.ranges();
     reader.holds::<UapiSge>(count)?;
-    reader.ranges(count, |some| ranges.add(some))?;
+    reader.chunks(count, |some: &[UapiSge]| ranges.add(some))?;
     ranges.finish()
 }
 
@@ -262,8 +207,9 @@ fn interleaved<'k>(
         *to = reader.one()?;
     }
     reader.holds::<UapiBlock>(count)?;
-    reader.each(count, |block: &UapiBlock| {
-        description.uapi_block(block, repeat_count.len())
+    reader.chunks(count, |some: &[UapiBlock]| {
+        let mut some = some.iter();
+        some.try_for_each(|block| description.uapi_block(block, repeat_count.len()))
     })?;
     description.interleaved(repeat_count)
 }
@@ -289,13 +235,13 @@ fn indexed<'k>(
         4 => {
             reader.holds::<u32>(count)?;
             let mut to = index_vec(&mut description, count)?;
-            reader.each(count, |index: &u32| Ok(to.push_within_capacity(*index)?))?;
+            reader.chunks(count, |some| Ok(to.extend_from_slice(some, GFP_MAYFAIL)?))?;
             KIndices::U32(to)
         }
         8 => {
             reader.holds::<u64>(count)?;
             let mut to = index_vec(&mut description, count)?;
-            reader.each(count, |index: &u64| Ok(to.push_within_capacity(*index)?))?;
+            reader.chunks(count, |some| Ok(to.extend_from_slice(some, GFP_MAYFAIL)?))?;
             KIndices::U64(to)
         }
         bytes => return Err(Refused::INDEX_BYTES.with(bytes)),

@@ -19,9 +19,11 @@ use crate::{
 use kernel::prelude::*;
 
 impl Range for UapiSge {
-    fn parts(&self) -> (u64, u64, u64) {
-        let name = u64::from(self.comp_mask) << 32 | u64::from(self.lkey);
-        (name, self.addr, self.length)
+    fn parts(&self) -> Result<(u32, u64, u64)> {
+        match self.comp_mask {
+            0 => Ok((self.lkey, self.addr, self.length)),
+            mask => Err(Refused::COMP_MASK.with(mask)),
+        }
     }
 }
 

@@ -185,10 +185,6 @@ impl OwnerCharge {
     }
 
     /// Charges more bytes, if they are less than `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::grow`].
     pub(crate) fn cover(&mut self, bytes: i64) -> Result {
         match bytes.checked_sub(self.bytes) {
             Some(more) if more > 0 => self.grow(more),

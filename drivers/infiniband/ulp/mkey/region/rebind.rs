@@ -66,11 +66,7 @@ impl Change<'_> {
 }
 
 impl<'a, 'c> Editing<'a, 'c> {
-    /// Locks the region.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the change was made already.
+    /// Locks the region of a change that was not made yet.
     fn lock(many: &LockMany, change: &'c mut Change<'a>) -> Result<Self> {
         let region = change.region;
         Ok(Self {
@@ -93,10 +89,6 @@ impl<'a, 'c> Editing<'a, 'c> {
 
     /// Waits for accesses through the old binding. Then gives rxe's checks the range and the access
     /// flags of the new binding.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
     fn finish(&mut self, timeout: Timeout) -> Result {
         drop(self.old.take());
         let waited = self.change.region.state.retired.wait(timeout);
@@ -134,14 +126,9 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 /// Makes all `changes`, or none. Sorts the list. An access to a region sees the old or the new
 /// binding. All accesses through the old bindings have ended when this returns without an error.
 ///
-/// # Errors
-///
-/// `EINVAL` for a region that the list contains twice; `EBUSY` while a memory window or a bound key
-/// refers to one of the regions, because the rebind would change the memory to which the window or
-/// key gives access; the errors of [`Pending::wait`]. If the wait for accesses through old bindings
-/// ends early, the changes have been made.
-///
-/// [`Pending::wait`]: crate::kernel_ext::sync::pending::Pending::wait
+/// Fails while a memory window or a bound key refers to one of the regions, because the rebind would
+/// change the memory to which the window or key gives access. If the wait for accesses through old
+/// bindings ends early, the changes have been made.
 pub(crate) fn apply(
     pins: &Pins,
     changes: &mut [Change<'_>],
@@ -164,10 +151,6 @@ pub(crate) fn apply(
 }
 
 /// Replaces the binding of each region, or of none. Waits for retired bindings that pin one of them.
-///
-/// # Errors
-///
-/// The errors of [`Pins::wait_for_retired`].
 fn swap_all(
     pins: &Pins,
     all: &mut [Editing<'_, '_>],
@@ -245,11 +228,8 @@ impl Region {
         self.exchange_binding(Some(new))
     }
 
-    /// Checks that a request may bind the key now. The caller holds the lock of the pins.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for another rkey and for a key that is being destroyed.
+    /// Checks that a request may bind the key now: not by another rkey, and not while it is being
+    /// destroyed. The caller holds the lock of the pins.
     fn check_queued(edit: &Edit, queued: &QueuedBind, mr: &Claimed) -> Result {
         // Another request changed the key meanwhile, or the MR is being destroyed.
         let named = match queued.key {
@@ -288,13 +268,8 @@ impl Region {
     }
 
     /// Replaces the binding of a key with `new`, for a work request. Accesses in progress keep the
-    /// old binding. Sleeps, but waits for no access to this key.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` while a memory window or a bound key refers to the key, and if another change of the
-    /// key takes longer than the timeout of `queued`; `EINVAL` for another rkey and for a key that is
-    /// being destroyed. `new` is not taken out then.
+    /// old binding. Sleeps, but waits for no access to this key. Fails if another change of the key
+    /// takes longer than the timeout of `queued`. `new` is not taken out after an error.
     pub(crate) fn bind_from_queue(
         self: &Arc<Self>,
         queued: &QueuedBind,

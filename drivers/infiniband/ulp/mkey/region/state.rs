@@ -36,10 +36,6 @@ pub(crate) struct RegionState {
 
 impl RegionState {
     /// Makes the state of an unbound region.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(index: u32) -> Result<Arc<Self>> {
         let state = Self {
             index,

@@ -37,10 +37,6 @@ impl Regions {
 
     /// Adds the region of an MR. If another region is at the index of the MR, its own MR was freed;
     /// it leaves the table.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn insert(&self, region: &Arc<Region>) -> Result {
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let node = node.into_node(region.index(), region.clone());

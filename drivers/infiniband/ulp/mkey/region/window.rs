@@ -176,10 +176,6 @@ pub(crate) struct ReplacedBinding {
 
 impl ReplacedBinding {
     /// Waits until no access through the old binding is left. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait).
     pub(crate) fn wait(&mut self, timeout: Timeout) -> Result {
         let Some(EndedBinding { old, region }) = self.ended.take() else {
             return Ok(());

@@ -68,10 +68,6 @@ impl Room {
     }
 
     /// Returns memory for `count` entries.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn entries(&mut self, count: usize) -> Result<KVVec<Entry>> {
         let mut entries = match self.layout() {
             KLayout::List(list) => list.into_storage(),
@@ -85,10 +81,6 @@ impl Room {
     }
 
     /// Returns memory for `count` blocks, and that of a shape.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn blocks(&mut self, count: usize) -> Result<(KVVec<Block>, KBox<Shape>)> {
         let (mut blocks, shape) = match self.layout() {
             KLayout::Interleaved(layout) => layout.into_parts(),
@@ -102,10 +94,6 @@ impl Room {
     }
 
     /// Moves `binding` into this memory, or into new memory.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn fill(self, binding: Binding) -> Result<RcuUnique<Binding>> {
         match self.0 {
             Some(mut unused) => {
