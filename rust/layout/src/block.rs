@@ -4,6 +4,7 @@
 
 use core::mem::size_of;
 use core::num::NonZeroU64;
+use core::slice;
 
 use super::dims::{Digits, Dims, MAX_DIMS};
 use super::extent::Extent;
@@ -100,14 +101,18 @@ impl Block {
 
     /// Returns `true` if `next` always begins where this block ends.
     pub(super) fn is_continued_by(&self, next: &Self, dims: &Dims) -> bool {
-        let strides = dims.inner_first(&self.stride);
-        let moves_alike = strides
-            .zip(dims.inner_first(&next.stride))
-            .zip(dims.counts())
-            .all(|((a, b), count)| a == b || count.get() == 1);
         self.leaf == next.leaf
             && self.addr.checked_add(self.bytes_count) == Some(next.addr)
-            && moves_alike
+            && self.moves_as(next, dims)
+    }
+
+    /// Returns `true` if the distance between this block and `other` is the same at each index tuple.
+    pub(super) fn moves_as(&self, other: &Self, dims: &Dims) -> bool {
+        let strides = dims.inner_first(&self.stride);
+        strides
+            .zip(dims.inner_first(&other.stride))
+            .zip(dims.counts())
+            .all(|((a, b), count)| a == b || count.get() == 1)
     }
 }
 
@@ -119,14 +124,14 @@ pub(super) struct BlocksWalk<'a> {
     /// The index tuple of the next piece, and the number of its block.
     digits: Digits,
     next: usize,
-    /// The size of all blocks, if they have one size and one leaf.
+    /// The size of all blocks, if they have one size, one leaf and the same strides.
     even: Option<NonZeroU64>,
 }
 
 impl<'a> BlocksWalk<'a> {
     /// Returns a cursor at the piece of `offset`, and the position in the piece. There are `group`
-    /// bytes for each index tuple. `even` is the size of all blocks, if they have one size and one
-    /// leaf.
+    /// bytes for each index tuple. `even` is the size of all blocks, if they have one size, one leaf
+    /// and the same strides.
     pub(super) fn seek(
         blocks: &'a [Block],
         dims: &'a Dims,
@@ -159,16 +164,39 @@ impl<'a> BlocksWalk<'a> {
     }
 
     /// Returns the next piece and the number of pieces in `bytes` bytes, if all pieces have one leaf
-    /// and one size.
+    /// and one size, and all blocks have the same strides.
     pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
         let size = self.even?;
         let count = usize::try_from(bytes / size).ok()?;
         (count > 1).then_some((self.piece()?, count))
     }
 
-    /// Takes the next `count` pieces.
+    /// Takes the next `count` pieces, which are [`even`](Self::even).
     pub(super) fn take(&mut self, count: usize) -> BlockAddrs<'_, 'a> {
-        BlockAddrs { walk: self, count }
+        let rest = self.blocks.get(self.next..).unwrap_or_default().iter();
+        let after = self.next.wrapping_add(count);
+        self.next = after.checked_rem(self.blocks.len()).unwrap_or(0);
+        let mut strides = self
+            .blocks
+            .iter()
+            .flat_map(|block| self.dims.inner_first(&block.stride));
+        BlockAddrs {
+            moved: self.moved(),
+            stride: strides.next().copied().unwrap_or(0),
+            rest,
+            count,
+            walk: self,
+        }
+    }
+
+    /// Returns the distance from each block at index zero to its repetition at the index tuple of the
+    /// next piece, if all blocks have the same strides.
+    fn moved(&self) -> u64 {
+        let first = self.blocks.first();
+        first.map_or(0, |block| {
+            let piece = block.piece(self.dims, &self.digits);
+            piece.addr.wrapping_sub(block.addr)
+        })
     }
 
     /// Returns the next piece, and advances.
@@ -184,20 +212,50 @@ impl<'a> BlocksWalk<'a> {
     }
 }
 
-/// The addresses of successive pieces of repeated blocks.
+/// The addresses of successive pieces of repeated blocks that have the same strides.
 #[derive(Debug)]
 pub struct BlockAddrs<'r, 'a> {
-    walk: &'r mut BlocksWalk<'a>,
+    /// The blocks of the present index tuple that are left.
+    rest: slice::Iter<'a, Block>,
+    /// The distance from each block at index zero to its repetition at this index tuple.
+    moved: u64,
+    /// The stride of the innermost dimension.
+    stride: i64,
     /// The number of pieces that are left.
     count: usize,
+    /// The cursor. Its block is that of the first piece after these.
+    walk: &'r mut BlocksWalk<'a>,
+}
+
+impl BlockAddrs<'_, '_> {
+    /// Advances to the next index tuple.
+    fn next_tuple(&mut self) {
+        self.rest = self.walk.blocks.iter();
+        let (dims, digits) = (self.walk.dims, &mut self.walk.digits);
+        match (dims.counts(), digits.first_mut()) {
+            ([count, ..], Some(digit)) if digit.wrapping_add(1) < count.get() => {
+                *digit = digit.wrapping_add(1);
+                self.moved = self.moved.wrapping_add(self.stride as u64);
+            }
+            _ => {
+                dims.advance(digits);
+                self.moved = self.walk.moved();
+            }
+        }
+    }
 }
 
 impl Iterator for BlockAddrs<'_, '_> {
     type Item = u64;
 
+    #[inline]
     fn next(&mut self) -> Option<u64> {
         self.count = self.count.checked_sub(1)?;
-        self.walk.next_piece().map(|piece| piece.addr)
+        let addr = self.rest.next()?.addr.wrapping_add(self.moved);
+        if self.rest.as_slice().is_empty() {
+            self.next_tuple();
+        }
+        Some(addr)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -313,7 +313,8 @@ where
     };
     let start = low.checked_sub(pos)?;
     let last = high.checked_sub(start)?;
-    let row = walk.next_row(last.saturating_add(1).min(SEARCHED))?;
+    // Twice as many bytes have the last piece as a whole, too.
+    let row = walk.next_row(last.saturating_add(1).min(SEARCHED).saturating_mul(2))?;
     (last < row.len.checked_mul(row.count)?).then(|| Pattern::of_row(start, &row))
 }
 

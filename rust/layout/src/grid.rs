@@ -190,21 +190,38 @@ impl<'a> GridWalk<'a> {
         (walk, pos)
     }
 
-    /// Returns the next row.
+    /// Returns the next row, or its pieces that are in `bytes` bytes, at least one.
+    pub(super) fn next_row(&mut self, bytes: u64) -> Row {
+        self.next_pieces((bytes / self.grid.bytes).max(1))
+    }
+
+    /// Returns the next row, but at most `most` pieces of it, which is not zero.
     ///
     /// That takes constant time on average, because no dimension but the innermost one has a count
     /// of one.
     #[inline]
-    pub(super) fn next_row(&mut self) -> Row {
+    fn next_pieces(&mut self, most: u64) -> Row {
         step();
-        let [axis, outer @ ..] = &self.grid.axes;
+        let [axis, ..] = &self.grid.axes;
         let piece = &self.grid.piece;
+        let left = axis.count.get().saturating_sub(self.inner);
         let row = Row {
             stride: axis.stride,
-            count: axis.count.get().saturating_sub(self.inner),
+            count: left.min(most),
             ..Row::of(piece.leaf, axis.advance(self.start, self.inner), piece.len)
         };
-        self.inner = 0;
+        if most < left {
+            self.inner = self.inner.wrapping_add(most);
+        } else {
+            self.inner = 0;
+            self.next_start();
+        }
+        row
+    }
+
+    /// Advances all indices but the innermost one.
+    fn next_start(&mut self) {
+        let [_, outer @ ..] = &self.grid.axes;
         let used = self.grid.used.saturating_sub(1);
         for (axis, digit) in outer.iter().zip(&mut self.digits).take(used) {
             step();
@@ -218,6 +235,64 @@ impl<'a> GridWalk<'a> {
             self.start = self.start.wrapping_sub(back);
             *digit = 0;
         }
-        row
+    }
+
+    /// Returns the first piece of the grid and the number of pieces in `bytes` bytes, if it is more
+    /// than one.
+    #[inline]
+    pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
+        let count = usize::try_from(bytes / self.grid.bytes).ok()?;
+        (count > 1).then_some((self.grid.piece, count))
+    }
+
+    /// Takes the next `count` pieces. The first one is at position `at` of the access.
+    pub(super) fn take(&mut self, count: usize, at: u64) -> GridRows<'_, 'a> {
+        GridRows {
+            left: count as u64,
+            at,
+            walk: self,
+        }
+    }
+}
+
+/// Rows of pieces of one size, which follow one another in the access; an iterator over [`Row`].
+#[derive(Debug)]
+pub struct GridRows<'r, 'a> {
+    walk: &'r mut GridWalk<'a>,
+    /// The number of pieces that are left.
+    left: u64,
+    /// Position of the next row in the access.
+    at: u64,
+}
+
+impl GridRows<'_, '_> {
+    /// Returns the leaf.
+    pub fn leaf(&self) -> u32 {
+        self.walk.grid.piece.leaf
+    }
+
+    /// Returns a row of as many pieces of the same size at the same positions. Their addresses differ.
+    pub fn all(&self) -> Row {
+        Row {
+            count: self.left,
+            at: self.at,
+            ..Row::of_run(self.walk.grid.piece)
+        }
+    }
+}
+
+impl Iterator for GridRows<'_, '_> {
+    type Item = Row;
+
+    #[inline]
+    fn next(&mut self) -> Option<Row> {
+        if self.left == 0 {
+            return None;
+        }
+        let row = self.walk.next_pieces(self.left);
+        let at = self.at;
+        self.left = self.left.wrapping_sub(row.count);
+        self.at = at.wrapping_add(row.len.wrapping_mul(row.count));
+        Some(Row { at, ..row })
     }
 }

@@ -22,7 +22,7 @@ enum Method {
     Grid(Grid),
     /// The blocks are visited one by one.
     Blocks {
-        /// The size of all blocks, if they have one size and one leaf.
+        /// The size of all blocks, if they have one size, one leaf and the same strides.
         even: Option<NonZeroU64>,
     },
 }
@@ -80,18 +80,20 @@ impl Shape {
                 self.method = Method::Grid(Grid::new(piece, self.group, counts.zip(strides)));
             }
             None => {
-                let even = Self::even(blocks);
+                let even = Self::even(&self.dims, blocks);
                 self.method = Method::Blocks { even };
             }
         }
         Ok(())
     }
 
-    /// Returns the size of all blocks, if they have one size and one leaf.
-    fn even(blocks: &[Block]) -> Option<NonZeroU64> {
+    /// Returns the size of all blocks, if they have one size, one leaf and the same strides.
+    fn even(dims: &Dims, blocks: &[Block]) -> Option<NonZeroU64> {
         let first = blocks.first()?;
         let of = |block: &Block| (block.leaf(), block.bytes_count());
-        let is_even = blocks.iter().all(|block| of(block) == of(first));
+        let is_even = blocks
+            .iter()
+            .all(|block| of(block) == of(first) && block.moves_as(first, dims));
         NonZeroU64::new(first.bytes_count()).filter(|_| is_even)
     }
 

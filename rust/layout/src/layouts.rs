@@ -85,7 +85,6 @@ where
     /// Most accesses are one row, and a cursor takes longer to make than to copy a small row.
     #[inline]
     pub fn only_row(&self, offset: u64, len: u64) -> Option<Row> {
-        check_range(offset, len, self.length()).ok()?;
         let (piece, pos) = match self {
             _ if len == 0 => return None,
             Self::Interleaved(interleaved) => return interleaved.only_row(offset, len),

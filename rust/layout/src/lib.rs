@@ -50,6 +50,7 @@ pub use self::block::{Block, BlockAddrs};
 pub use self::compose::{compose, pieces, Counts, Inner, Place};
 pub use self::dims::MAX_DIMS;
 pub use self::extent::{Extent, Reach};
+pub use self::grid::GridRows;
 pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
 pub use self::interleaved::{Interleaved, Shape};
 pub use self::layouts::Layout;

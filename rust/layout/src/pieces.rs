@@ -270,16 +270,16 @@ impl<'a> PiecesWalk<'a> {
         if most < 3 || far == first.len || third.addr.wrapping_sub(second.addr) == far {
             return None;
         }
-        let differs = |entry: &Entry| {
-            step();
-            !is_even(&entry.run())
-        };
+        let most = most.min(rest.len());
         let count = match rest {
-            Pieces::Entries(entries) => entries.iter().take(most).position(differs),
+            Pieces::Entries(entries) => entries.get(..most)?.iter().position(|entry| {
+                step();
+                !is_even(&entry.run())
+            }),
             // All blocks have one size.
             Pieces::U32(..) | Pieces::U64(..) => None,
         };
-        Some((first, count.unwrap_or(most.min(rest.len()))))
+        Some((first, count.unwrap_or(most)))
     }
 
     /// Takes the next `count` pieces, which are [`even`](Self::even).
@@ -294,7 +294,7 @@ impl<'a> PiecesWalk<'a> {
         }
     }
 
-    /// Returns the next row. Examines no more pieces than `bytes` bytes need.
+    /// Returns the next row: pieces that are in `bytes` bytes, at least one. Examines no more.
     #[inline]
     pub(super) fn next_row(&mut self, bytes: u64) -> Option<Row> {
         step();
@@ -303,9 +303,12 @@ impl<'a> PiecesWalk<'a> {
         let mut last = first;
         self.next = self.next.checked_add(1)?;
         let mut left = bytes;
-        while left > first.len && row.count < MAX_ROW {
+        while row.count < MAX_ROW {
             step();
-            left = left.wrapping_sub(first.len);
+            left = left.saturating_sub(first.len);
+            if left < first.len {
+                break;
+            }
             let next = match self.pieces.get(self.next) {
                 Some(next) if (next.leaf, next.len) == (first.leaf, first.len) => next,
                 _ => break,

@@ -5,7 +5,7 @@
 use core::iter::FusedIterator;
 
 use super::block::BlocksWalk;
-use super::grid::GridWalk;
+use super::grid::{GridRows, GridWalk};
 use super::pieces::{Addrs, Pieces, PiecesWalk};
 use super::run::{step, Row, Run};
 
@@ -18,35 +18,42 @@ pub(super) enum Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Returns the next row. A row of `bytes` bytes is long enough.
+    /// Returns the next row: pieces that are in `bytes` bytes, at least one.
     #[inline]
     fn next_row(&mut self, bytes: u64) -> Option<Row> {
         match self {
             Self::Pieces(pieces) => pieces.next_row(bytes),
-            Self::Grid(grid) => Some(grid.next_row()),
+            Self::Grid(grid) => Some(grid.next_row(bytes)),
             Self::Blocks(blocks) => blocks.next_piece().map(Row::of_run),
         }
     }
 
     /// Returns the next piece and the number of pieces of its leaf and size that follow one another
-    /// in `bytes` bytes, if a gather list of them is better than rows.
+    /// in `bytes` bytes, if [`Self::take`] is better than rows.
     #[inline]
     fn even(&self, bytes: u64) -> Option<(Run, usize)> {
         match self {
             Self::Pieces(pieces) => pieces.even(bytes),
-            Self::Grid(_) => None,
+            Self::Grid(grid) => grid.even(bytes),
             Self::Blocks(blocks) => blocks.even(bytes),
         }
     }
 
-    /// Takes the next `count` pieces, which are [`even`](Self::even).
+    /// Takes the next `count` pieces, which are [`even`](Self::even). The first one is `piece`, at
+    /// position `at` of the access.
     #[inline]
-    fn take(&mut self, count: usize) -> Addrs<'_, 'a> {
-        match self {
+    fn take(&mut self, piece: Run, count: usize, at: u64) -> Segment<'_, 'a> {
+        let addrs = match self {
             Self::Pieces(pieces) => pieces.take(count),
-            Self::Grid(_) => Addrs::Entries(&[]),
+            Self::Grid(grid) => return Segment::Rows(grid.take(count, at)),
             Self::Blocks(blocks) => Addrs::Blocks(blocks.take(count)),
-        }
+        };
+        Segment::List(GatherList {
+            leaf: piece.leaf,
+            len: piece.len,
+            at,
+            addrs,
+        })
     }
 }
 
@@ -69,6 +76,8 @@ pub struct GatherList<'r, 'a> {
 pub enum Segment<'r, 'a> {
     /// Pieces at one distance.
     Row(Row),
+    /// Rows of pieces of one leaf and one size.
+    Rows(GridRows<'r, 'a>),
     /// Pieces at several distances.
     List(GatherList<'r, 'a>),
 }
@@ -79,6 +88,7 @@ impl Segment<'_, '_> {
     pub fn leaf(&self) -> u32 {
         match self {
             Self::Row(row) => row.leaf,
+            Self::Rows(rows) => rows.leaf(),
             Self::List(list) => list.leaf,
         }
     }
@@ -99,8 +109,6 @@ pub struct Rows<'a> {
     left: u64,
     /// The bytes at the start of the next row that are not part of the access.
     skip: u64,
-    /// The rest of a row that was returned in part.
-    held: Option<Row>,
     walk: Walk<'a>,
 }
 
@@ -111,7 +119,6 @@ impl<'a> Rows<'a> {
             at: 0,
             left: len,
             skip,
-            held: None,
             walk,
         }
     }
@@ -131,18 +138,13 @@ impl<'a> Rows<'a> {
         at
     }
 
-    /// Returns the next row, or a list of many pieces.
+    /// Returns the next row, or a list of many rows or pieces.
     #[inline]
     pub fn next_segment(&mut self) -> Option<Segment<'_, 'a>> {
-        if self.held.is_none() && self.skip == 0 {
+        if self.skip == 0 && self.left != 0 {
             if let Some((piece, count)) = self.walk.even(self.left) {
                 let at = self.take(piece.len.wrapping_mul(count as u64));
-                return Some(Segment::List(GatherList {
-                    leaf: piece.leaf,
-                    len: piece.len,
-                    at,
-                    addrs: self.walk.take(count),
-                }));
+                return Some(self.walk.take(piece, count, at));
             }
         }
         self.next().map(Segment::Row)
@@ -158,26 +160,14 @@ impl Iterator for Rows<'_> {
             return None;
         }
         step();
-        let held = match self.held.take() {
-            Some(held) => held,
-            None => self.walk.next_row(self.left.saturating_add(self.skip))?,
-        };
-        let mut row = held;
+        // The rest of a piece is a row.
+        let bytes = if self.skip == 0 { self.left } else { 1 };
+        let mut row = self.walk.next_row(bytes)?;
         if self.skip != 0 || row.len > self.left {
             row.addr = row.addr.wrapping_add(self.skip);
             row.len = row.len.wrapping_sub(self.skip).min(self.left);
-            row.count = 1;
             row.step = row.len;
             self.skip = 0;
-        } else if row
-            .len
-            .checked_mul(row.count)
-            .is_none_or(|all| all > self.left)
-        {
-            row.count = self.left.checked_div(row.len)?;
-        }
-        if row.count < held.count {
-            self.held = Some(held.skip(row.count));
         }
         row.at = self.take(row.len.wrapping_mul(row.count));
         Some(row)

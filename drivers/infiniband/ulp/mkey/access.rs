@@ -89,7 +89,7 @@ fn with_binding<T>(
 pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
     with_binding(mr, iova, peer, |binding, at| {
-        binding.copy(at, payload, needed)
+        binding.copy(at, &payload, needed)
     })
 }
 

@@ -45,10 +45,11 @@ impl Leaf {
                 if *mutable {
                     base.allows(pd, self.lkey, self.start, false)?;
                 }
-                base.copy_row(Row::of(0, addr.wrapping_add(*delta), len), payload)
+                let row = Row::of(0, addr, len);
+                base.pages().copy(Segment::Row(row), *delta, &payload)
             }
             LeafPlace::Key(binding) => {
-                binding.copy(addr.wrapping_sub(self.start), payload, Access::empty())
+                binding.copy(addr.wrapping_sub(self.start), &payload, Access::empty())
             }
         }
     }
@@ -115,17 +116,18 @@ impl Binding {
     /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. The
     /// bytes before a leaf that fails are copied, as with several SGEs.
     #[inline]
-    pub(crate) fn copy(&self, offset: u64, mut payload: Payload<'_>, needed: Access) -> Result {
+    pub(crate) fn copy(&self, offset: u64, payload: &Payload<'_>, needed: Access) -> Result {
         self.allows(needed)?;
         let (binding, offset) = self.locate(offset, payload.len())?;
         let (layout, leaves) = binding.memory();
         let write = payload.direction() == Direction::ToMemory;
         if let Some(row) = layout.only_row(offset, payload.len()) {
             let (base, delta) = binding.open(leaves, row.leaf, write)?;
-            let addr = row.addr.wrapping_add(delta);
-            return base.copy_row(Row { addr, ..row }, payload);
+            return base.pages().copy(Segment::Row(row), delta, payload);
         }
-        let mut rows = layout.rows(offset, payload.len())?;
+        let mut rows = layout.rows(offset, payload.len());
+        // The cursor is large, so it is not moved.
+        let rows = rows.as_mut().map_err(|error| *error)?;
         // The leaf of the segment before, and its pages.
         let mut opened = None;
         while let Some(segment) = rows.next_segment() {
@@ -140,13 +142,7 @@ impl Binding {
                     (delta, pages)
                 }
             };
-            match segment {
-                Segment::Row(row) => {
-                    let addr = row.addr.wrapping_add(delta);
-                    pages.copy(Row { addr, ..row }, &mut payload)?;
-                }
-                Segment::List(list) => pages.copy_list(list, delta, &mut payload)?,
-            }
+            pages.copy(segment, delta, payload)?;
         }
         Ok(())
     }

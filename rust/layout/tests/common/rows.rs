@@ -38,6 +38,16 @@ fn segments(layout: &VecLayout, offset: u64, len: u64) -> Vec<Row> {
         let leaf = segment.leaf();
         match segment {
             Segment::Row(row) => all.push(row),
+            Segment::Rows(rows) => {
+                let mut whole = rows.all();
+                for row in rows {
+                    assert_eq!((row.len, row.at), (whole.len, whole.at));
+                    whole.at += row.len * row.count;
+                    whole.count -= row.count;
+                    all.push(row);
+                }
+                assert_eq!(whole.count, 0);
+            }
             Segment::List(list) => {
                 let (mut at, len, count) = (list.at, list.len, list.addrs.len());
                 assert!(count > 1);

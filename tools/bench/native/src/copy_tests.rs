@@ -5,7 +5,7 @@
 use super::{
     copy::{copy, copy_list, Direction, Fault, Payload},
     kernel::{fill, Paged, PAGE, POISON},
-    layout::Row,
+    layout::{Addrs, Entry, GatherList, Row},
 };
 
 /// Pages of the memory, none of which follows the one before.
@@ -169,6 +169,27 @@ fn bounds_are_checked() {
     }
 }
 
+/// Copies between `payload` and pieces of `len` bytes at `places`, which are from position `at` on in
+/// the payload.
+fn copy_places(
+    memory: &mut Paged,
+    places: &[u64],
+    (len, at): (u64, u64),
+    payload: &Payload<'_>,
+) -> Result<(), Fault> {
+    let entries: Vec<_> = places
+        .iter()
+        .map(|place| Entry::new(0, *place, len))
+        .collect();
+    let list = GatherList {
+        leaf: 0,
+        len,
+        at,
+        addrs: Addrs::Entries(&entries),
+    };
+    copy_list(memory, list, 0, payload)
+}
+
 /// Lists of pieces in one page, in many, over the ends of pages, and outside.
 #[test]
 fn lists_are_copied() {
@@ -204,7 +225,7 @@ fn lists_are_copied() {
             let mut source = memory();
             source.is_persistent = persistent;
             let payload = Payload::reading(&mut packet).unwrap();
-            copy_list(&mut source, places.iter().copied(), (len, 0), &payload).unwrap();
+            copy_places(&mut source, &places, (len, 0), &payload).unwrap();
             assert!(packet == read, "{len}");
         }
         let mut packet = vec![0; bytes + 5];
@@ -219,7 +240,7 @@ fn lists_are_copied() {
             Payload::new(packet.as_ptr().cast_mut(), bytes, Direction::ToMemory)
         };
         let whole = payload(packet.len() as u32);
-        copy_list(&mut written, places.iter().copied(), (len, 5), &whole).unwrap();
+        copy_places(&mut written, &places, (len, 5), &whole).unwrap();
         assert!(written.bytes() == wanted, "{len}");
 
         let before = memory().bytes();
@@ -232,7 +253,7 @@ fn lists_are_copied() {
         ] {
             // An error may come after a part of the piece.
             let payload = payload(packet.len() as u32 - short);
-            let copied = copy_list(&mut unwritten, places.iter().copied(), (len, 5), &payload);
+            let copied = copy_places(&mut unwritten, places, (len, 5), &payload);
             assert_eq!(copied, Err(Fault::Outside), "{len}");
         }
         let changed = unwritten.bytes().len() - len as usize + 1;
@@ -260,7 +281,7 @@ fn poison_is_an_error() {
         let payload = Payload::reading(&mut packet).unwrap();
         assert_eq!(copy(&mut source, row, &payload), Err(Fault::Poisoned));
         let places = [0, 2048, 4096 - len / 2];
-        let copied = copy_list(&mut source, places.into_iter(), (len, 0), &payload);
+        let copied = copy_places(&mut source, &places, (len, 0), &payload);
         assert_eq!(
             copied,
             if len == 1 {
@@ -269,7 +290,7 @@ fn poison_is_an_error() {
                 Ok(())
             }
         );
-        let copied = copy_list(&mut source, [4096 - 1].into_iter(), (len + 1, 0), &payload);
+        let copied = copy_places(&mut source, &[4096 - 1], (len + 1, 0), &payload);
         assert_eq!(copied, Err(Fault::Poisoned));
         // SAFETY: Nothing else uses the packet.
         let payload = unsafe {

@@ -163,6 +163,8 @@ pub(super) fn fill(bytes: &mut [u8], first: usize) {
 impl Memory for Paged {
     type Error = Fault;
 
+    const HAS_SIZES: bool = true;
+
     fn is_persistent(&self) -> bool {
         self.is_persistent
     }

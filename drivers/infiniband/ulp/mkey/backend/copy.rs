@@ -3,8 +3,8 @@
 //! The copy of bytes between a packet and the memory of an MR: the innermost loop of the data path.
 //!
 //! A strided segment ([`Row`]) is segments of one size at one distance. [`copy`] copies it block by
-//! block: a block is memory that is mapped as a whole, such as a page. [`copy_list`] copies a gather
-//! list: segments of one size without a common distance.
+//! block: a block is memory that is mapped as a whole, such as a page. [`copy_rows`] copies several
+//! of them. [`copy_list`] copies a gather list: segments of one size without a common distance.
 //!
 //! This file uses no function of the kernel except [`copy_racing`], so `tools/bench/native` can test
 //! and measure it on the host.
@@ -16,8 +16,8 @@
 //! So there is no reference to this memory, and [`copy_racing`] makes all accesses.
 
 use super::racing::copy_racing;
-use crate::layout::Row;
-use core::{marker::PhantomData, num::TryFromIntError};
+use crate::layout::{Addrs, GatherList, GridRows, Row};
+use core::{iter, marker::PhantomData, num::TryFromIntError};
 
 /// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,10 +48,6 @@ pub(crate) enum Fault {
     /// Persistent memory has an error that its controller cannot correct.
     Poisoned,
 }
-
-/// The smallest distance of segments whose block is looked for one by one. Few of them are in one page,
-/// so computing the number of segments in each page would take longer.
-const FAR: u64 = 512;
 
 /// The most bytes for which the compiler makes moves in place of a call of `memcpy()`, in a kernel for
 /// x86-64.
@@ -85,6 +81,9 @@ pub(crate) struct Block<'a> {
 pub(crate) trait Memory {
     /// The error of a copy.
     type Error: From<Fault>;
+
+    /// `true` if there are loops for the kinds of lists and the sizes of segments.
+    const HAS_SIZES: bool = false;
 
     /// Returns `true` if the memory is persistent, so that a read of it may find an error.
     fn is_persistent(&self) -> bool {
@@ -234,32 +233,73 @@ pub(crate) fn copy<M: Memory>(
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
     payload.check(&row)?;
-    if row.count == 1 || row.stride.unsigned_abs() >= FAR {
-        let mut next = row.addr;
-        let addrs = (0..row.count).map(|_| {
-            let addr = next;
-            next = next.wrapping_add(row.stride as u64);
-            addr
-        });
-        return copy_any_list(memory, addrs, row, payload);
+    if row.count == 1 {
+        return copy_parts(memory, row, payload);
     }
-    match row.len {
-        _ if reads_persistent(memory, payload) => copy_strided::<M, CHECKED>(memory, row, payload),
-        1 => copy_strided::<M, 1>(memory, row, payload),
-        2 => copy_strided::<M, 2>(memory, row, payload),
-        4 => copy_strided::<M, 4>(memory, row, payload),
-        8 => copy_strided::<M, 8>(memory, row, payload),
-        12 => copy_strided::<M, 12>(memory, row, payload),
-        16 => copy_strided::<M, 16>(memory, row, payload),
-        20 => copy_strided::<M, 20>(memory, row, payload),
-        24 => copy_strided::<M, 24>(memory, row, payload),
-        32 => copy_strided::<M, 32>(memory, row, payload),
-        40 => copy_strided::<M, 40>(memory, row, payload),
-        48 => copy_strided::<M, 48>(memory, row, payload),
-        64 => copy_strided::<M, 64>(memory, row, payload),
-        96 => copy_strided::<M, 96>(memory, row, payload),
-        128 => copy_strided::<M, 128>(memory, row, payload),
-        _ => copy_strided::<M, ANY>(memory, row, payload),
+    // INVARIANT: Checked above.
+    by_size(memory, Strided(iter::once(row)), row.len, payload)
+}
+
+/// Copies each of `rows` as [`copy`] does. `delta` is added to their addresses.
+pub(crate) fn copy_rows<M: Memory>(
+    memory: &mut M,
+    rows: GridRows<'_, '_>,
+    delta: u64,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    let all = rows.all();
+    payload.check(&all)?;
+    let rows = rows.map(|row| Row {
+        addr: row.addr.wrapping_add(delta),
+        ..row
+    });
+    // INVARIANT: The rows have the positions of `all`, which were checked above.
+    by_size(memory, Strided(rows), all.len, payload)
+}
+
+/// Copies between `list` and `payload`. `delta` is added to its addresses.
+///
+/// # Errors
+///
+/// The errors of [`copy`].
+pub(crate) fn copy_list<M: Memory>(
+    memory: &mut M,
+    list: GatherList<'_, '_>,
+    delta: u64,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    let (len, at) = (list.len, list.at);
+    payload.check(&Row {
+        at,
+        count: list.addrs.len() as u64,
+        ..Row::of(0, 0, len)
+    })?;
+    let moved = |addr: u64| addr.wrapping_add(delta);
+    // The loop for a kind of list takes less time for an address than one that finds out the kind.
+    // INVARIANT: The positions of as many segments as there are addresses were checked above.
+    match list.addrs {
+        addrs if !M::HAS_SIZES => {
+            let addrs = addrs.map(moved);
+            by_size(memory, Scattered { addrs, at }, len, payload)
+        }
+        Addrs::Entries(entries) => {
+            let addrs = entries.iter().map(|entry| moved(entry.addr()));
+            by_size(memory, Scattered { addrs, at }, len, payload)
+        }
+        Addrs::U32(indices, scale) => {
+            let addrs = indices
+                .iter()
+                .map(|index| moved(scale.addr((*index).into())));
+            by_size(memory, Scattered { addrs, at }, len, payload)
+        }
+        Addrs::U64(indices, scale) => {
+            let addrs = indices.iter().map(|index| moved(scale.addr(*index)));
+            by_size(memory, Scattered { addrs, at }, len, payload)
+        }
+        Addrs::Blocks(blocks) => {
+            let addrs = blocks.map(moved);
+            by_size(memory, Scattered { addrs, at }, len, payload)
+        }
     }
 }
 
@@ -268,125 +308,163 @@ fn reads_persistent(memory: &impl Memory, payload: &Payload<'_>) -> bool {
     payload.direction == Direction::FromMemory && memory.is_persistent()
 }
 
-/// Copies a row that [`Payload::check`] has accepted. The size of its segments is `N` as in
-/// [`copy_segment`].
-fn copy_strided<M: Memory, const N: usize>(
+/// Segments of one size.
+trait Segments {
+    /// Copies the segments. Their size is `len`, and `N` is as in [`copy_segment`].
+    fn copy<M: Memory, const N: usize>(
+        self,
+        memory: &mut M,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), M::Error>;
+}
+
+/// Copies the segments, whose size is `len`, by a loop for that size if there is one.
+fn by_size<M: Memory>(
     memory: &mut M,
-    mut row: Row,
+    segments: impl Segments,
+    len: u64,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
-    loop {
-        let block = memory.map(row.addr, payload.direction)?;
-        let mut count = block.fitting(&row);
-        if count == 0 {
-            copy_parts::<M, N>(memory, row, payload)?;
-            count = 1;
-        } else {
-            // SAFETY: The block contains the first `count` segments. The caller has checked the
-            // positions.
-            unsafe { payload.copy_segments::<N>(block.at, &row, count)? };
-        }
-        if count >= row.count {
-            return Ok(());
-        }
-        row = row.skip(count);
+    match len {
+        _ if reads_persistent(memory, payload) => segments.copy::<M, CHECKED>(memory, len, payload),
+        _ if !M::HAS_SIZES => segments.copy::<M, ANY>(memory, len, payload),
+        1 => segments.copy::<M, 1>(memory, len, payload),
+        2 => segments.copy::<M, 2>(memory, len, payload),
+        4 => segments.copy::<M, 4>(memory, len, payload),
+        8 => segments.copy::<M, 8>(memory, len, payload),
+        12 => segments.copy::<M, 12>(memory, len, payload),
+        16 => segments.copy::<M, 16>(memory, len, payload),
+        20 => segments.copy::<M, 20>(memory, len, payload),
+        24 => segments.copy::<M, 24>(memory, len, payload),
+        32 => segments.copy::<M, 32>(memory, len, payload),
+        40 => segments.copy::<M, 40>(memory, len, payload),
+        48 => segments.copy::<M, 48>(memory, len, payload),
+        64 => segments.copy::<M, 64>(memory, len, payload),
+        96 => segments.copy::<M, 96>(memory, len, payload),
+        128 => segments.copy::<M, 128>(memory, len, payload),
+        256 => segments.copy::<M, 256>(memory, len, payload),
+        _ => segments.copy::<M, ANY>(memory, len, payload),
     }
 }
 
-/// Copies between `payload` and segments of `len` bytes at the addresses `addrs`, which follow one
-/// another in the payload from position `at` on.
+/// Rows of segments of one size.
 ///
-/// # Errors
+/// # Invariants
 ///
-/// The errors of [`copy`].
-pub(crate) fn copy_list<M: Memory>(
-    memory: &mut M,
-    addrs: impl ExactSizeIterator<Item = u64>,
-    (len, at): (u64, u64),
-    payload: &Payload<'_>,
-) -> Result<(), M::Error> {
-    let count = addrs.len();
-    let row = Row {
-        at,
-        count: count as u64,
-        ..Row::of(0, 0, len)
-    };
-    payload.check(&row)?;
-    // No more than were checked, even if there are more.
-    copy_any_list(memory, addrs.take(count), row, payload)
-}
+/// [`Payload::check`] accepts each row.
+struct Strided<I>(I);
 
-/// Copies the segments at the addresses `addrs`. [`Payload::check`] has accepted their positions,
-/// which are those of the segments of `row`.
-fn copy_any_list<M: Memory>(
-    memory: &mut M,
-    addrs: impl Iterator<Item = u64>,
-    row: Row,
-    payload: &Payload<'_>,
-) -> Result<(), M::Error> {
-    match row.len {
-        _ if reads_persistent(memory, payload) => {
-            copy_sized_list::<M, CHECKED>(memory, addrs, row, payload)
+impl<I: Iterator<Item = Row>> Segments for Strided<I> {
+    fn copy<M: Memory, const N: usize>(
+        self,
+        memory: &mut M,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), M::Error> {
+        for row in self.0 {
+            let mut row = Row { len, ..row };
+            loop {
+                let block = memory.map(row.addr, payload.direction)?;
+                let mut count = block.fitting(&row);
+                if count == 0 {
+                    copy_parts(memory, row, payload)?;
+                    count = 1;
+                } else {
+                    // SAFETY: The block contains the first `count` segments. By the type invariant,
+                    // the payload does.
+                    unsafe { payload.copy_segments::<N>(block.at, &row, count)? };
+                }
+                if count >= row.count {
+                    break;
+                }
+                row = row.skip(count);
+            }
         }
-        4 => copy_sized_list::<M, 4>(memory, addrs, row, payload),
-        8 => copy_sized_list::<M, 8>(memory, addrs, row, payload),
-        16 => copy_sized_list::<M, 16>(memory, addrs, row, payload),
-        32 => copy_sized_list::<M, 32>(memory, addrs, row, payload),
-        64 => copy_sized_list::<M, 64>(memory, addrs, row, payload),
-        128 => copy_sized_list::<M, 128>(memory, addrs, row, payload),
-        256 => copy_sized_list::<M, 256>(memory, addrs, row, payload),
-        _ => copy_sized_list::<M, ANY>(memory, addrs, row, payload),
+        Ok(())
     }
 }
 
-/// Copies the segments as [`copy_any_list`] does. Their size is `N` as in [`copy_segment`].
-fn copy_sized_list<M: Memory, const N: usize>(
-    memory: &mut M,
-    addrs: impl Iterator<Item = u64>,
-    row: Row,
-    payload: &Payload<'_>,
-) -> Result<(), M::Error> {
-    match payload.direction {
-        Direction::ToMemory => copy_each::<M, N, true>(memory, addrs, row, payload),
-        Direction::FromMemory => copy_each::<M, N, false>(memory, addrs, row, payload),
+/// Segments of one size at any addresses, which follow one another in the payload.
+///
+/// # Invariants
+///
+/// `addrs` returns no more addresses than there are segments from position `at` on in the payload.
+struct Scattered<I> {
+    addrs: I,
+    at: u64,
+}
+
+impl<I: Iterator<Item = u64>> Segments for Scattered<I> {
+    fn copy<M: Memory, const N: usize>(
+        self,
+        memory: &mut M,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), M::Error> {
+        match payload.direction {
+            Direction::ToMemory => self.copy_each::<M, N, true>(memory, len, payload),
+            Direction::FromMemory => self.copy_each::<M, N, false>(memory, len, payload),
+        }
     }
 }
 
-/// Copies the segments as [`copy_sized_list`] does, in one direction.
-fn copy_each<M: Memory, const N: usize, const TO_MEMORY: bool>(
-    memory: &mut M,
-    addrs: impl Iterator<Item = u64>,
-    mut row: Row,
-    payload: &Payload<'_>,
-) -> Result<(), M::Error> {
-    for addr in addrs {
-        row.addr = addr;
-        let block = memory.map(addr, payload.direction)?;
-        if row.len <= block.room {
-            let packet = payload.at.wrapping_add(row.at as usize);
+impl<I: Iterator<Item = u64>> Scattered<I> {
+    /// Copies the segments as [`Segments::copy`] does, in one direction.
+    fn copy_each<M: Memory, const N: usize, const TO_MEMORY: bool>(
+        mut self,
+        memory: &mut M,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), M::Error> {
+        while let Some(addr) = self.copy_whole::<M, N, TO_MEMORY>(memory, len, payload)? {
+            let row = Row {
+                at: self.at,
+                ..Row::of(0, addr, len)
+            };
+            copy_parts(memory, row, payload)?;
+            self.at = self.at.wrapping_add(len);
+        }
+        Ok(())
+    }
+
+    /// Copies the segments before the first one that is in several blocks, whose address it returns.
+    fn copy_whole<M: Memory, const N: usize, const TO_MEMORY: bool>(
+        &mut self,
+        memory: &mut M,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<Option<u64>, M::Error> {
+        let mut at = self.at;
+        for addr in &mut self.addrs {
+            let block = memory.map(addr, payload.direction)?;
+            if len > block.room {
+                self.at = at;
+                return Ok(Some(addr));
+            }
+            let packet = payload.at.wrapping_add(at as usize);
             let (to, from) = if TO_MEMORY {
                 (block.at, packet)
             } else {
                 (packet, block.at)
             };
-            // SAFETY: The block contains the segment. The caller has checked the positions. A packet
-            // is no part of an MR's memory.
-            unsafe { copy_segment::<N>(to, from, row.len as usize)? };
-        } else {
-            copy_parts::<M, N>(memory, row, payload)?;
+            // SAFETY: The block contains the segment, and by the type invariant the packet does. A
+            // packet is no part of an MR's memory.
+            unsafe { copy_segment::<N>(to, from, len as usize)? };
+            at = at.wrapping_add(len);
         }
-        row.at = row.at.wrapping_add(row.step);
+        Ok(None)
     }
-    Ok(())
 }
 
-/// Copies the first segment of `row`, which is in several blocks. [`Payload::check`] has accepted it.
-/// The parts have any size; they are [`CHECKED`] if the segments are.
-fn copy_parts<M: Memory, const N: usize>(
+/// Copies the first segment of `row`, which may be in several blocks. [`Payload::check`] has accepted
+/// it.
+fn copy_parts<M: Memory>(
     memory: &mut M,
     mut row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
+    let is_checked = reads_persistent(memory, payload);
     let mut left = row.len;
     while left != 0 {
         let block = memory.map(row.addr, payload.direction)?;
@@ -396,7 +474,7 @@ fn copy_parts<M: Memory, const N: usize>(
         }
         // SAFETY: The block contains the part. The caller has checked the positions.
         unsafe {
-            if N == CHECKED {
+            if is_checked {
                 payload.copy_segments::<CHECKED>(block.at, &row, 1)?;
             } else {
                 payload.copy_segments::<ANY>(block.at, &row, 1)?;

@@ -16,7 +16,7 @@ use crate::{
         },
         user::User,
     },
-    layout::{GatherList, Row},
+    layout::Segment,
 };
 use core::ops::Deref;
 use kernel::{
@@ -163,16 +163,6 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     /// Prepares copies from and to its pages.
     fn pages(&self) -> Self::Pages<'_>;
 
-    /// Copies one row as [`CopyPages::copy`] does.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`CopyPages::copy`].
-    #[inline]
-    fn copy_row(&self, row: Row, mut payload: Payload<'_>) -> Result {
-        self.pages().copy(row, &mut payload)
-    }
-
     /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
     /// the memory. Returns the result of that code.
     fn atomic_op(
@@ -197,26 +187,14 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
 
 /// The pages of a [`BaseMr`], prepared for copies.
 pub(crate) trait CopyPages {
-    /// Copies between the pieces of `row`, whose addresses are those of the MR, and `payload`.
+    /// Copies between the pieces of `segment` and `payload`. `delta` is added to their addresses; the
+    /// sums are addresses of the MR.
     ///
     /// # Errors
     ///
     /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in; `EIO` for
     /// persistent memory that cannot be read.
-    fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result;
-
-    /// Copies between the pieces of `list` and `payload`. `delta` is added to their addresses; the
-    /// sums are addresses of the MR.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::copy`].
-    fn copy_list(
-        &mut self,
-        list: GatherList<'_, '_>,
-        delta: u64,
-        payload: &mut Payload<'_>,
-    ) -> Result;
+    fn copy(&mut self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result;
 }
 
 impl From<Fault> for Error {
@@ -293,7 +271,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// # Errors
     ///
     /// The errors of [`Self::find`]; `ERANGE` for bytes outside of the MR; the errors of
-    /// [`BaseMr::allows`] and [`BaseMr::copy_row`].
+    /// [`BaseMr::allows`] and [`CopyPages::copy`].
     fn read_now(
         &self,
         held: &NoDereg<'_>,

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     backend::{
         copy::Payload,
-        interface::{BaseMr, LookedUp, MrRange},
+        interface::{BaseMr, CopyPages, LookedUp, MrRange},
         pins::NoDereg,
     },
     bindings::{
@@ -22,7 +22,7 @@ use crate::{
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS, ib_mr_type_IB_MR_TYPE_USER as TYPE_USER,
     },
     kernel_ext::rdma::{mr_key, Access, Pd},
-    layout::Row,
+    layout::{Row, Segment},
 };
 use kernel::{prelude::*, sync::aref::ARef};
 
@@ -84,7 +84,8 @@ pub(super) fn read_now(
         return Err(ERANGE);
     }
     base.allows(pd.as_raw() as usize, lkey, range.start, false)?;
-    base.copy_row(Row::of(0, addr, length), Payload::reading(to)?)?;
+    let segment = Segment::Row(Row::of(0, addr, length));
+    base.pages().copy(segment, 0, &Payload::reading(to)?)?;
     Ok(true)
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     backend::{
-        copy::{copy, copy_list, Block, Direction, Memory, Payload},
+        copy::{copy, copy_list, copy_rows, Block, Direction, Memory, Payload},
         interface::{CopyPages, MrRange},
     },
     bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
@@ -19,7 +19,7 @@ use crate::{
             Access,
         },
     },
-    layout::{Addrs, GatherList, Row},
+    layout::{Row, Segment},
 };
 use core::{
     marker::PhantomData,
@@ -83,32 +83,13 @@ impl<'a> Pages<'a> {
 }
 
 impl CopyPages for Pages<'_> {
-    #[inline]
-    fn copy(&mut self, row: Row, payload: &mut Payload<'_>) -> Result {
+    fn copy(&mut self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result {
         match self {
-            Self::List(list) => copy(list, row, payload),
-            Self::Parts(list) => copy(list, row, payload),
-            Self::All => copy(&mut AllMemory, row, payload),
+            Self::List(pages) => copy_in(pages, segment, delta, payload),
+            Self::Parts(pages) => copy_in(pages, segment, delta, payload),
+            Self::All => copy_in(&mut AllMemory, segment, delta, payload),
             Self::OnDemand(memory) => {
-                let copied = copy(memory, row, payload);
-                memory.unlock();
-                copied
-            }
-        }
-    }
-
-    fn copy_list(
-        &mut self,
-        list: GatherList<'_, '_>,
-        delta: u64,
-        payload: &mut Payload<'_>,
-    ) -> Result {
-        match self {
-            Self::List(pages) => copy_gathered(pages, list, delta, payload),
-            Self::Parts(pages) => copy_any_gathered(pages, list, delta, payload),
-            Self::All => copy_any_gathered(&mut AllMemory, list, delta, payload),
-            Self::OnDemand(memory) => {
-                let copied = copy_any_gathered(memory, list, delta, payload);
+                let copied = copy_in(memory, segment, delta, payload);
                 memory.unlock();
                 copied
             }
@@ -116,49 +97,22 @@ impl CopyPages for Pages<'_> {
     }
 }
 
-/// Copies between `list` and `payload` by a loop for each kind of list. `delta` is added to its
-/// addresses.
-fn copy_gathered<M: Memory<Error = Error>>(
+/// Copies between `segment` and `payload`. `delta` is added to the addresses of the segment; the sums
+/// are those of `memory`.
+fn copy_in<M: Memory<Error = Error>>(
     memory: &mut M,
-    list: GatherList<'_, '_>,
+    segment: Segment<'_, '_>,
     delta: u64,
     payload: &Payload<'_>,
 ) -> Result {
-    let of = (list.len, list.at);
-    let moved = |addr: u64| addr.wrapping_add(delta);
-    match list.addrs {
-        Addrs::Entries(entries) => {
-            let addrs = entries.iter().map(|entry| moved(entry.addr()));
-            copy_list(memory, addrs, of, payload)
+    match segment {
+        Segment::Row(row) => {
+            let addr = row.addr.wrapping_add(delta);
+            copy(memory, Row { addr, ..row }, payload)
         }
-        Addrs::U32(indices, scale) => {
-            let addrs = indices
-                .iter()
-                .map(|index| moved(scale.addr((*index).into())));
-            copy_list(memory, addrs, of, payload)
-        }
-        Addrs::U64(indices, scale) => {
-            let addrs = indices.iter().map(|index| moved(scale.addr(*index)));
-            copy_list(memory, addrs, of, payload)
-        }
-        Addrs::Blocks(blocks) => copy_list(memory, blocks.map(moved), of, payload),
+        Segment::Rows(rows) => copy_rows(memory, rows, delta, payload),
+        Segment::List(list) => copy_list(memory, list, delta, payload),
     }
-}
-
-/// Copies as [`copy_gathered`] does, by one loop for all kinds of lists.
-fn copy_any_gathered<M: Memory<Error = Error>>(
-    memory: &mut M,
-    list: GatherList<'_, '_>,
-    delta: u64,
-    payload: &Payload<'_>,
-) -> Result {
-    let of = (list.len, list.at);
-    copy_list(
-        memory,
-        list.addrs.map(|addr| addr.wrapping_add(delta)),
-        of,
-        payload,
-    )
 }
 
 /// `true` if all pages are mapped, one after another in the order of their `struct page`. The
@@ -271,6 +225,8 @@ impl<const PARTS: bool> PageList<'_, PARTS> {
 
 impl<const PARTS: bool> Memory for PageList<'_, PARTS> {
     type Error = Error;
+
+    const HAS_SIZES: bool = !PARTS;
 
     #[inline]
     fn is_persistent(&self) -> bool {
