@@ -89,6 +89,7 @@ where
             _ if len == 0 => return None,
             Self::Interleaved(interleaved) => return interleaved.only_row(offset, len),
             Self::List(list) => list.piece(offset)?,
+            Self::Indexed(indexed) if len > indexed.as_indexed().block_len() => return None,
             Self::Indexed(indexed) => indexed.as_indexed().piece(offset)?,
         };
         piece.part(pos, len).ok().map(Row::of_run)

@@ -174,6 +174,18 @@ impl Pieces<'_> {
         }
     }
 
+    /// Returns the first three pieces, if there are so many.
+    #[inline]
+    fn first_three(&self) -> Option<[Run; 3]> {
+        Some(match self {
+            Self::Entries(entries) => entries.first_chunk()?.each_ref().map(Entry::run),
+            Self::U32(indices, scale) => {
+                (*indices.first_chunk()?).map(|index: u32| scale.block(index.into()))
+            }
+            Self::U64(indices, scale) => (*indices.first_chunk()?).map(|index| scale.block(index)),
+        })
+    }
+
     /// Returns piece `at`, if there is one.
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<Run> {
@@ -260,14 +272,13 @@ impl<'a> PiecesWalk<'a> {
     /// bytes, unless they begin with a row.
     #[inline]
     pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
-        let first = self.pieces.get(self.next)?;
+        let rest = self.pieces.after(self.next);
+        let [first, second, third] = rest.first_three()?;
         let most = usize::try_from(bytes.checked_div(first.len)?).ok()?;
         let is_even = |piece: &Run| (piece.leaf, piece.len) == (first.leaf, first.len);
-        let rest = self.pieces.after(self.next);
-        let same = |at: usize| rest.get(at).filter(is_even);
-        let (second, third) = (same(1)?, same(2)?);
         let far = second.addr.wrapping_sub(first.addr);
-        if most < 3 || far == first.len || third.addr.wrapping_sub(second.addr) == far {
+        let is_row = far == first.len || third.addr.wrapping_sub(second.addr) == far;
+        if most < 3 || is_row || !is_even(&second) || !is_even(&third) {
             return None;
         }
         let most = most.min(rest.len());

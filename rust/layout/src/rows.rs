@@ -141,7 +141,10 @@ impl<'a> Rows<'a> {
     /// Returns the next row, or a list of many rows or pieces.
     #[inline]
     pub fn next_segment(&mut self) -> Option<Segment<'_, 'a>> {
-        if self.skip == 0 && self.left != 0 {
+        if self.left == 0 {
+            return None;
+        }
+        if self.skip == 0 {
             if let Some((piece, count)) = self.walk.even(self.left) {
                 let at = self.take(piece.len.wrapping_mul(count as u64));
                 return Some(self.walk.take(piece, count, at));

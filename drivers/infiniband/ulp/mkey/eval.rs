@@ -9,7 +9,7 @@
 //! for successive pieces in that leaf.
 
 use crate::{
-    backend::{Backend, BaseMr, CopyPages, Direction, Hw, Payload},
+    backend::{Backend, BaseMr, Direction, Hw, Payload},
     kernel_ext::{
         error::eopnotsupp,
         rdma::{mr::Right, Access},
@@ -46,7 +46,7 @@ impl Leaf {
                     base.allows(pd, self.lkey, self.start, false)?;
                 }
                 let row = Row::of(0, addr, len);
-                base.pages().copy(Segment::Row(row), *delta, &payload)
+                base.copy(Segment::Row(row), *delta, &payload)
             }
             LeafPlace::Key(binding) => {
                 binding.copy(addr.wrapping_sub(self.start), &payload, Access::empty())
@@ -123,26 +123,20 @@ impl Binding {
         let write = payload.direction() == Direction::ToMemory;
         if let Some(row) = layout.only_row(offset, payload.len()) {
             let (base, delta) = binding.open(leaves, row.leaf, write)?;
-            return base.pages().copy(Segment::Row(row), delta, payload);
+            return base.copy(Segment::Row(row), delta, payload);
         }
         let mut rows = layout.rows(offset, payload.len());
         // The cursor is large, so it is not moved.
         let rows = rows.as_mut().map_err(|error| *error)?;
-        // The leaf of the segment before, and its pages.
-        let mut opened = None;
+        // The MR of the segment before.
+        let mut opened: Option<(u32, (&LeafMr, u64))> = None;
         while let Some(segment) = rows.next_segment() {
             let leaf = segment.leaf();
-            let (delta, pages) = match &mut opened {
-                Some((last, delta, pages)) if *last == leaf => (*delta, pages),
-                _ => {
-                    // Only the pages of one leaf are mapped at a time.
-                    drop(opened.take());
-                    let (base, delta) = binding.open(leaves, leaf, write)?;
-                    let (_, _, pages) = opened.insert((leaf, delta, base.pages()));
-                    (delta, pages)
-                }
+            let (base, delta) = match opened {
+                Some((last, mr)) if last == leaf => mr,
+                _ => opened.insert((leaf, binding.open(leaves, leaf, write)?)).1,
             };
-            pages.copy(segment, delta, payload)?;
+            base.copy(segment, delta, payload)?;
         }
         Ok(())
     }

@@ -141,11 +141,6 @@ pub(crate) trait ClaimedMr: Deref<Target = Mr> {
 ///
 /// This holds a reference to the MR. The pin in the leaf keeps the MR from being deregistered.
 pub(crate) trait BaseMr: Clone + Send + Sync {
-    /// Prepared copies.
-    type Pages<'a>: CopyPages
-    where
-        Self: 'a;
-
     /// Returns the address of the MR.
     fn mr(&self) -> *const Mr;
 
@@ -160,8 +155,14 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     /// `EACCES` if one of these has changed, or if a `write` is not allowed.
     fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result;
 
-    /// Prepares copies from and to its pages.
-    fn pages(&self) -> Self::Pages<'_>;
+    /// Copies between the pieces of `segment` and `payload`. `delta` is added to their addresses; the
+    /// sums are addresses of the MR.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in; `EIO` for
+    /// persistent memory that cannot be read.
+    fn copy(&self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result;
 
     /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
     /// the memory. Returns the result of that code.
@@ -183,18 +184,6 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     ///
     /// The errors of the driver.
     fn flush(&self, iova: u64, len: u64) -> Result;
-}
-
-/// The pages of a [`BaseMr`], prepared for copies.
-pub(crate) trait CopyPages {
-    /// Copies between the pieces of `segment` and `payload`. `delta` is added to their addresses; the
-    /// sums are addresses of the MR.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in; `EIO` for
-    /// persistent memory that cannot be read.
-    fn copy(&mut self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result;
 }
 
 impl From<Fault> for Error {
@@ -271,7 +260,7 @@ pub(crate) trait Backend: Copy + Send + Sync {
     /// # Errors
     ///
     /// The errors of [`Self::find`]; `ERANGE` for bytes outside of the MR; the errors of
-    /// [`BaseMr::allows`] and [`CopyPages::copy`].
+    /// [`BaseMr::allows`] and [`BaseMr::copy`].
     fn read_now(
         &self,
         held: &NoDereg<'_>,

@@ -7,15 +7,16 @@ use super::{
         self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
     claimed::RxeMr,
-    pages::{Kind, Pages},
+    pages::{copy_segment, Kind},
 };
 use crate::{
-    backend::interface::BaseMr,
+    backend::{copy::Payload, interface::BaseMr},
     bindings::ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
     kernel_ext::{
         rdma::{mr::Right, Mr},
         sched,
     },
+    layout::Segment,
 };
 use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*, sync::aref::ARef};
 
@@ -70,8 +71,6 @@ impl Base {
 }
 
 impl BaseMr for Base {
-    type Pages<'a> = Pages<'a>;
-
     fn mr(&self) -> *const Mr {
         let mr: &Mr = &self.mr;
         mr
@@ -99,10 +98,9 @@ impl BaseMr for Base {
         }
     }
 
-    #[inline]
-    fn pages(&self) -> Pages<'_> {
+    fn copy(&self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result {
         // SAFETY: By the type invariants.
-        unsafe { Pages::new(&self.mr, self.kind) }
+        unsafe { copy_segment((&self.mr, self.kind), segment, delta, payload) }
     }
 
     fn atomic_op(

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     backend::{
         copy::Payload,
-        interface::{BaseMr, CopyPages, LookedUp, MrRange},
+        interface::{BaseMr, LookedUp, MrRange},
         pins::NoDereg,
     },
     bindings::{
@@ -85,7 +85,7 @@ pub(super) fn read_now(
     }
     base.allows(pd.as_raw() as usize, lkey, range.start, false)?;
     let segment = Segment::Row(Row::of(0, addr, length));
-    base.pages().copy(segment, 0, &Payload::reading(to)?)?;
+    base.copy(segment, 0, &Payload::reading(to)?)?;
     Ok(true)
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     backend::{
         copy::{copy, copy_list, copy_rows, Block, Direction, Memory, Payload},
-        interface::{CopyPages, MrRange},
+        interface::MrRange,
     },
     bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
     kernel_ext::{
@@ -51,48 +51,38 @@ pub(super) enum Kind {
     OnDemand,
 }
 
-/// The memory of an MR, prepared for copies.
-pub(crate) enum Pages<'a> {
-    List(PageList<'a, false>),
-    Parts(PageList<'a, true>),
-    All,
-    OnDemand(OnDemand<'a>),
-}
-
-impl<'a> Pages<'a> {
-    /// Prepares the memory of `mr`.
-    ///
-    /// # Safety
-    ///
-    /// `mr` must be an MR of this kind that is neither freed nor mapped to other pages during the
-    /// lifetime of the result.
-    #[inline]
-    pub(super) unsafe fn new(mr: &'a RxeMr, kind: Kind) -> Self {
-        match kind {
-            Kind::List | Kind::Persistent => {
-                // SAFETY: By the safety requirement.
-                Self::List(unsafe { PageList::new(mr, kind == Kind::Persistent) })
-            }
+/// Copies between `segment` and `payload`. `delta` is added to the addresses of the segment; the sums
+/// are those of `mr`.
+///
+/// # Errors
+///
+/// The errors of [`BaseMr::copy`](crate::backend::interface::BaseMr::copy).
+///
+/// # Safety
+///
+/// `mr` must be an MR of this kind that is neither freed nor mapped to other pages meanwhile.
+pub(super) unsafe fn copy_segment(
+    (mr, kind): (&RxeMr, Kind),
+    segment: Segment<'_, '_>,
+    delta: u64,
+    payload: &Payload<'_>,
+) -> Result {
+    match kind {
+        Kind::List | Kind::Persistent => {
             // SAFETY: By the safety requirement.
-            Kind::Parts => Self::Parts(unsafe { PageList::new(mr, false) }),
-            Kind::All => Self::All,
-            // INVARIANT: By the safety requirement. No page is locked.
-            Kind::OnDemand => Self::OnDemand(OnDemand { mr, locked: None }),
+            let mut pages = unsafe { PageList::<false>::new(mr, kind == Kind::Persistent) };
+            copy_in(&mut pages, segment, delta, payload)
         }
-    }
-}
-
-impl CopyPages for Pages<'_> {
-    fn copy(&mut self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result {
-        match self {
-            Self::List(pages) => copy_in(pages, segment, delta, payload),
-            Self::Parts(pages) => copy_in(pages, segment, delta, payload),
-            Self::All => copy_in(&mut AllMemory, segment, delta, payload),
-            Self::OnDemand(memory) => {
-                let copied = copy_in(memory, segment, delta, payload);
-                memory.unlock();
-                copied
-            }
+        Kind::Parts => {
+            // SAFETY: By the safety requirement.
+            let mut parts = unsafe { PageList::<true>::new(mr, false) };
+            copy_in(&mut parts, segment, delta, payload)
+        }
+        Kind::All => copy_in(&mut AllMemory, segment, delta, payload),
+        Kind::OnDemand => {
+            // INVARIANT: By the safety requirement. No page is locked.
+            let mut memory = OnDemand { mr, locked: None };
+            copy_in(&mut memory, segment, delta, payload)
         }
     }
 }
