@@ -71,6 +71,7 @@ pub(crate) use binding::rights;
 
 use crate::{
     backend::{Claimed, ClaimedMr},
+    errors::Refused,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
@@ -82,7 +83,6 @@ use crate::{
             rcu_arc::{RcuArc, RcuCell, RcuUnique},
         },
     },
-    errors::Refused,
     layout::Shape,
     limits::{
         cost::{FLAT, KERNELS_KEY, LEAF, REGION},

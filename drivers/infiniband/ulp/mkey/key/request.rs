@@ -214,11 +214,7 @@ fn interleaved<'k>(
     description.interleaved(repeat_count)
 }
 
-fn indexed<'k>(
-    key: &'k Key<'_>,
-    access: Access,
-    reader: &mut Reader<'_>,
-) -> Result<Described<'k>> {
+fn indexed<'k>(key: &'k Key<'_>, access: Access, reader: &mut Reader<'_>) -> Result<Described<'k>> {
     let layout: UapiIndexed = reader.one()?;
     let count = layout.num_indices;
     if layout.indices != 0 {
