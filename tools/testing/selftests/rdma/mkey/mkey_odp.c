@@ -118,7 +118,7 @@ struct odp_thread {
 	struct mkt_mem *mem;
 	bool shared;
 	atomic_bool stop;
-	unsigned int count;
+	atomic_uint count;
 	int err;
 };
 
@@ -150,16 +150,8 @@ static void *odp_take_away(void *arg)
 	return NULL;
 }
 
-static unsigned int odp_count(const struct odp_thread *thread, const struct mkt_dev *dev)
-{
-	unsigned int count = __atomic_load_n(&thread->count, __ATOMIC_RELAXED);
-
-	return count;
-}
-
 TEST_F(odp, pages_go)
 {
-	const struct mkt_dev *dev = &self->s.dev[1];
 	struct odp_thread thread = {
 		.mem = &self->arena.mem[0],
 		.shared = variant->shared,
@@ -168,7 +160,7 @@ TEST_F(odp, pages_go)
 	pthread_t tid;
 
 	ASSERT_EQ(0, pthread_create(&tid, NULL, odp_take_away, &thread));
-	for (i = 0; i < rounds || (!odp_count(&thread, dev) && i < 10000); i++)
+	for (i = 0; i < rounds || (!atomic_load(&thread.count) && i < 10000); i++)
 		ASSERT_EQ(0, odp_round(&self->s, &self->arena));
 	atomic_store(&thread.stop, true);
 	pthread_join(tid, NULL);

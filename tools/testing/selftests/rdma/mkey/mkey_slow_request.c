@@ -73,17 +73,7 @@ static uint64_t slow_bound(struct slow_test *t)
 static int slow_write(struct slow_test *t, struct mkt_pair *pair, unsigned int side, uint64_t addr,
 		      uint32_t rkey)
 {
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = t->s.plain[side].addr + PAGE,
-			.length = 8,
-			.lkey = t->s.plain[side].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = addr,
-		.rkey = rkey,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&t->s, side, MKT_WRITE, 8, addr, rkey);
 
 	return mkt_post_send(&pair->end[side], &wr, 1);
 }
@@ -328,9 +318,7 @@ TEST_F(slow_request, queue_ends_before_a_request)
 	for (end = TO_ERR; end <= DESTROYED; end++) {
 		/* each time another page */
 		mkt_slow_hold(&t->slow, true);
-		ASSERT_EQ(0, slow_write(t, &t->s.pair, 0,
-					slow_page(t, end),
-					t->mr[1]->rkey));
+		ASSERT_EQ(0, slow_write(t, &t->s.pair, 0, slow_page(t, end), t->mr[1]->rkey));
 		ASSERT_EQ(0, mkt_slow_wait(&t->slow, 1));
 		EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
 		EXPECT_EQ(0, slow_end(t, qp, end));

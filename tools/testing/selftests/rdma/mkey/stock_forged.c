@@ -166,31 +166,31 @@ TEST_F(forged, lengths)
 	EXPECT_EQ(self->tainted, forged_tainted());
 }
 
+/* sends a request that is accepted, and answered by a packet with the opcode @answer */
+static void forged_accepted(struct __test_metadata *_metadata, FIXTURE_DATA(forged) *self,
+			    struct mkt_forged packet, uint8_t answer)
+{
+	uint8_t opcode = 0;
+	int syndrome;
+
+	ASSERT_EQ(0, forged_begin(self));
+	syndrome = forged_ask(self, &packet, 1, &opcode);
+	EXPECT_LE(0, syndrome);
+	EXPECT_GT(MKT_NAK, syndrome);
+	EXPECT_EQ(answer, opcode);
+	/* this ends a READ that has further answers */
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+}
+
 /* requests of no bytes, whose address and rkey mean nothing */
 TEST_F(forged, nothing)
 {
-	static const struct {
-		uint8_t request;
-		uint8_t answer;
-	} tries[] = {
-		{ MKT_BTH_WRITE_ONLY, MKT_BTH_ACKNOWLEDGE },
-		{ MKT_BTH_READ_REQUEST, MKT_BTH_READ_RESPONSE_ONLY },
-	};
-	unsigned int t;
-	uint8_t opcode;
-	int syndrome;
+	struct mkt_forged write = { .opcode = MKT_BTH_WRITE_ONLY };
+	struct mkt_forged read = { .opcode = MKT_BTH_READ_REQUEST };
 
 	self->rkey ^= 0x5500;
-	for (t = 0; t < ARRAY_SIZE(tries); t++) {
-		struct mkt_forged packet = { .opcode = tries[t].request };
-
-		ASSERT_EQ(0, forged_begin(self));
-		syndrome = forged_ask(self, &packet, 1, &opcode);
-		EXPECT_LE(0, syndrome);
-		EXPECT_GT(MKT_NAK, syndrome);
-		EXPECT_EQ(tries[t].answer, opcode);
-		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	}
+	forged_accepted(_metadata, self, write, MKT_BTH_ACKNOWLEDGE);
+	forged_accepted(_metadata, self, read, MKT_BTH_READ_RESPONSE_ONLY);
 	EXPECT_EQ(self->tainted, forged_tainted());
 }
 
@@ -201,8 +201,6 @@ TEST_F(forged, read_most)
 	struct mkt_forged packet = { .opcode = MKT_BTH_READ_REQUEST, .length = length };
 	struct ibv_device_attr_ex attr;
 	struct ibv_mr *mr;
-	uint8_t opcode = 0;
-	int syndrome;
 	void *memory;
 
 	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
@@ -216,13 +214,7 @@ TEST_F(forged, read_most)
 	ASSERT_NE(NULL, mr);
 	self->addr = (uintptr_t)memory;
 	self->rkey = mr->rkey;
-	ASSERT_EQ(0, forged_begin(self));
-	syndrome = forged_ask(self, &packet, 1, &opcode);
-	EXPECT_LE(0, syndrome);
-	EXPECT_GT(MKT_NAK, syndrome);
-	EXPECT_EQ(MKT_BTH_READ_RESPONSE_FIRST, opcode);
-	/* ends the READ */
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	forged_accepted(_metadata, self, packet, MKT_BTH_READ_RESPONSE_FIRST);
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	munmap(memory, length);
 }
@@ -258,16 +250,7 @@ static int forged_without_resources(FIXTURE_DATA(forged) *self)
 TEST_F(forged, no_resources)
 {
 	static const enum mkt_op ops[] = { MKT_READ, MKT_FETCH_ADD, MKT_ATOMIC_WRITE, MKT_FLUSH };
-	struct mkt_wr wr = {
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = 8,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = self->addr,
-		.flush_length = 8,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 8, self->addr, 0);
 	struct ibv_mr *mr;
 	unsigned int o;
 
@@ -275,6 +258,7 @@ TEST_F(forged, no_resources)
 			MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL);
 	ASSERT_NE(NULL, mr);
 	wr.rkey = mr->rkey;
+	wr.flush_length = 8;
 	for (o = 0; o < ARRAY_SIZE(ops); o++) {
 		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 		ASSERT_EQ(0, forged_without_resources(self));

@@ -4,8 +4,6 @@
  * the address PATTERN has no memory, and byte n of it is the low byte of n. mkey_lifecycle.sh
  * loads that provider. Without it these tests are skipped.
  */
-#include <stdlib.h>
-
 #include "mkey_harness.h"
 
 #define PATTERN 0x7061747465726e00ULL
@@ -15,22 +13,16 @@ FIXTURE(provider)
 {
 	struct mkt_setup s;
 	struct ibv_mr *mr[2];	/* one without memory at each end */
-	struct ibv_mr *plain;
-	uint8_t *bytes;
 	struct mkt_wr wr;
 };
 
 FIXTURE_SETUP(provider)
 {
-	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 4096 };
+	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 2 * LENGTH };
 	int i;
 
 	MKT_OPEN(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-	self->bytes = calloc(1, LENGTH);
-	ASSERT_NE(NULL, self->bytes);
-	self->plain = ibv_reg_mr(self->s.dev[0].pd, self->bytes, LENGTH, MKT_ACCESS_ALL);
-	ASSERT_NE(NULL, self->plain);
 	for (i = 0; i < 2; i++) {
 		/* no memory of the process is there, and both are equally far from a page */
 		void *addr = (void *)(uintptr_t)(4096 + PATTERN % 4096);
@@ -40,17 +32,7 @@ FIXTURE_SETUP(provider)
 		if (!self->mr[i])
 			SKIP(return, "%s has another provider, or none", self->s.dev[i].name);
 	}
-	self->wr = (struct mkt_wr) {
-		.op = MKT_READ,
-		.sge[0] = {
-			.addr = (uintptr_t)self->bytes,
-			.length = LENGTH - 2,
-			.lkey = self->plain->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = PATTERN + 1,
-		.rkey = self->mr[1]->rkey,
-	};
+	self->wr = mkt_plain_wr(&self->s, 0, MKT_READ, LENGTH - 2, PATTERN + 1, self->mr[1]->rkey);
 }
 
 FIXTURE_TEARDOWN(provider)
@@ -60,19 +42,23 @@ FIXTURE_TEARDOWN(provider)
 	for (i = 0; i < 2; i++)
 		if (self->mr[i])
 			EXPECT_EQ(0, ibv_dereg_mr(self->mr[i]));
-	if (self->plain)
-		EXPECT_EQ(0, ibv_dereg_mr(self->plain));
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-	free(self->bytes);
+}
+
+/* the ordinary memory of side 0 */
+static uint8_t *provider_bytes(const FIXTURE_DATA(provider) *self)
+{
+	return (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 }
 
 TEST_F(provider, read)
 {
+	const uint8_t *bytes = provider_bytes(self);
 	unsigned int i;
 
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
 	for (i = 0; i < LENGTH - 2; i++)
-		ASSERT_EQ((uint8_t)(i + 1), self->bytes[i]);
+		ASSERT_EQ((uint8_t)(i + 1), bytes[i]);
 }
 
 /* the table is asked at both ends */
@@ -89,7 +75,7 @@ TEST_F(provider, write)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
 	self->wr.op = MKT_WRITE;
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
-	self->bytes[LENGTH / 2]++;
+	provider_bytes(self)[LENGTH / 2]++;
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &self->wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 }

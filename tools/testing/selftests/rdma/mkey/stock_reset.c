@@ -108,21 +108,11 @@ TEST_F(reset, during_a_send)
 /* Of a READ, only the first responses arrive before the reset. */
 TEST_F(reset, during_a_read)
 {
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = { self->s.plain[0].addr, 2 * PAGE, self->s.plain[0].mr->lkey },
-		.num_sge = 1,
-		.remote_addr = (uintptr_t)self->slow.map,
-		.rkey = self->mr[1]->rkey,
-	};
-	struct mkt_wr add = {
-		.op = MKT_FETCH_ADD,
-		.sge[0] = { self->s.plain[0].addr, 8, self->s.plain[0].mr->lkey },
-		.num_sge = 1,
-		.remote_addr = (self->s.plain[1].addr + 7) & ~7ULL,
-		.rkey = self->s.plain[1].mr->rkey,
-		.swap_add = 1,
-	};
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, MKT_READ, 2 * PAGE,
+					(uintptr_t)self->slow.map, self->mr[1]->rkey);
+	struct mkt_wr add = mkt_plain_wr(&self->s, 0, MKT_FETCH_ADD, 8,
+					 (self->s.plain[1].addr + 7) & ~7ULL,
+					 self->s.plain[1].mr->rkey);
 
 	/* the first page is there */
 	*(volatile uint8_t *)self->slow.map = 1;

@@ -14,7 +14,6 @@
  *
  * From then on no packet is lost. The WRITE must complete.
  */
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
@@ -47,8 +46,7 @@ FIXTURE(retry)
 	struct mkt_setup s;
 	struct mkt_pair other;	/* its packets release those that are held back */
 	struct mkt_netem netem[2];
-	struct ibv_mr *mr[2];
-	uint8_t *bytes[2];
+	uint8_t *bytes[2];	/* the memory of each side */
 	struct retry_counts first;
 };
 
@@ -57,7 +55,7 @@ FIXTURE_SETUP(retry)
 	struct mkt_wants wants = {
 		.mtu = IBV_MTU_1024,
 		.flags = MKT_QP_BRIEF,
-		.host = 64 * 1024,
+		.host = LENGTH + 4096,
 	};
 	unsigned int i;
 
@@ -66,28 +64,18 @@ FIXTURE_SETUP(retry)
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	ASSERT_EQ(0, mkt_pair_create(&self->other, &self->s.dev[1], &self->s.dev[0],
 				     IBV_MTU_1024, MKT_QP_PATIENT));
-	for (i = 0; i < 2; i++) {
-		self->bytes[i] = calloc(1, LENGTH);
-		ASSERT_NE(NULL, self->bytes[i]);
-		self->mr[i] = ibv_reg_mr(self->s.dev[i].pd, self->bytes[i], LENGTH,
-					 MKT_ACCESS_ALL);
-		ASSERT_NE(NULL, self->mr[i]);
-	}
+	for (i = 0; i < 2; i++)
+		self->bytes[i] = (uint8_t *)(uintptr_t)self->s.plain[i].addr;
 }
 
 FIXTURE_TEARDOWN(retry)
 {
 	unsigned int i;
 
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 2; i++)
 		mkt_netem_close(&self->netem[i]);
-		if (self->mr[i])
-			ibv_dereg_mr(self->mr[i]);
-	}
 	mkt_pair_destroy(&self->other);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-	for (i = 0; i < 2; i++)
-		free(self->bytes[i]);
 }
 
 static struct retry_counts retry_counts(FIXTURE_DATA(retry) *self)
@@ -141,25 +129,23 @@ static void retry_clear(FIXTURE_DATA(retry) *self)
 	}
 }
 
+/* a WRITE of @length bytes of side 0 to the memory of side 1 */
+static struct mkt_wr retry_write(const FIXTURE_DATA(retry) *self, uint32_t length)
+{
+	return mkt_plain_wr(&self->s, 0, MKT_WRITE, length, self->s.plain[1].addr,
+			    self->s.plain[1].mr->rkey);
+}
+
 /* posts a WRITE, of which all bytes arrive, and no acknowledgment */
 static int retry_begin(FIXTURE_DATA(retry) *self, uint8_t value)
 {
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = (uintptr_t)self->bytes[0],
-			.length = LENGTH,
-			.lkey = self->mr[0]->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = (uintptr_t)self->bytes[1],
-		.rkey = self->mr[1]->rkey,
-	};
+	struct mkt_wr wr = retry_write(self, LENGTH);
 	volatile uint8_t *last = self->bytes[1] + LENGTH - 1;
 	unsigned int i;
 	int err;
 
 	memset(self->bytes[0], value, LENGTH);
+	*last = 0;
 	self->first = retry_counts(self);
 	if (!mkt_netem_set(&self->netem[1], HOLD))
 		return ENOENT;
@@ -278,7 +264,8 @@ TEST_F(retry, atomic_write_and_flush)
 	const unsigned int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL;
 	const uint64_t value = 0x1122334455667788;
 	struct mkt_wr wr = { .op = MKT_ATOMIC_WRITE, .swap_add = value };
-	volatile uint64_t *words = (void *)self->bytes[1];
+	/* the memory of side 1 begins anywhere */
+	volatile uint64_t *words = (void *)(((uintptr_t)self->bytes[1] + 7) & ~(uintptr_t)7);
 	enum lost lost;
 	struct ibv_mr *mr;
 	int status;
@@ -313,17 +300,7 @@ TEST_F(retry, bind)
 	const unsigned int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	struct retry_counts least = { .retries = 1 };
 	struct mkt_qp *qp = &self->s.pair.end[0];
-	struct mkt_wr write = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = (uintptr_t)self->bytes[0],
-			.length = 100,
-			.lkey = self->mr[0]->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = (uintptr_t)self->bytes[1],
-		.rkey = self->mr[1]->rkey,
-	};
+	struct mkt_wr write = retry_write(self, 100);
 	struct ibv_send_wr *bad, bind = {
 		.wr_id = 2,
 		.opcode = IBV_WR_BIND_MW,
