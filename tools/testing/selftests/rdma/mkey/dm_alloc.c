@@ -184,18 +184,10 @@ TEST_F(alloc, owner)
 static int child_allocs(struct mkt_dev *dev, uid_t uid, uint64_t length, uint32_t class)
 {
 	struct mkt_dev own;
-	int status;
-	pid_t pid;
 
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		if (setresuid(uid, uid, uid) || (!dev && mkt_dev_try_open(&own, 0)))
-			_exit(255);
-		_exit(mkt_dm_alloc(dev ?: &own, length, 0, class) ? 0 : errno);
-	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ?
-	       WEXITSTATUS(status) : -1;
+	return MKT_IN_CHILD(setresuid(uid, uid, uid) ||
+			    (!dev && mkt_dev_try_open(&own, 0)) ? 255 :
+			    mkt_dm_alloc(dev ?: &own, length, 0, class) ? 0 : errno);
 }
 
 /*

@@ -506,32 +506,16 @@ TEST_F(object, last_error)
 /* parent and child of a fork() have the same keys */
 TEST_F(object, child)
 {
-	struct mkt_leaf *leaf = &self->arena.leaf[0];
-	struct ibmkey_range range = {
-		.addr = leaf->addr, .length = 8, .lkey = leaf->mr->lkey,
-	};
 	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 1);
 	struct ibmkey_info info = {};
-	int status;
-	pid_t pid;
 
 	ASSERT_NE(NULL, key);
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid)
-		_exit(ibmkey_bind_list(key, 0, 1, &range));
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	ASSERT_EQ(0, status);
+	ASSERT_EQ(0, MKT_IN_CHILD(object_bind_one(&self->arena, key, 0, 8)));
 	ASSERT_EQ(0, ibmkey_query(key, &info));
 	EXPECT_EQ(8, info.length);
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid)
-		_exit(ibv_dereg_mr(key));
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	ASSERT_EQ(0, status);
+	ASSERT_EQ(0, MKT_IN_CHILD(ibv_dereg_mr(key)));
 	EXPECT_EQ(ENOENT, ibmkey_query(key, &info));
-	EXPECT_EQ(ENOENT, ibmkey_bind_list(key, 0, 1, &range));
+	EXPECT_EQ(ENOENT, object_bind_one(&self->arena, key, 0, 8));
 	EXPECT_EQ(ENOENT, ibv_dereg_mr(key));
 }
 

@@ -269,24 +269,11 @@ TEST_F(process, killed_again_and_again)
 /* none of this needs a privilege */
 TEST_F(process, unprivileged)
 {
-	int status;
-	pid_t pid;
+	struct mkt_child other;
 
 	ASSERT_EQ(0, mkt_child_end(&self->child, true));
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid) {
-		struct mkt_child other;
-
-		if (setgid(65534) || setuid(65534)) {
-			_exit(2);
-		}
-		_exit(mkt_child_start(&other, &self->self, 64 * 1024, 8192) ?
-		      1 : 0);
-	}
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	ASSERT_TRUE(WIFEXITED(status));
-	EXPECT_EQ(0, WEXITSTATUS(status));
+	EXPECT_EQ(0, MKT_IN_CHILD(setgid(65534) || setuid(65534) ||
+				  mkt_child_start(&other, &self->self, 64 * 1024, 8192)));
 }
 
 TEST_HARNESS_MAIN

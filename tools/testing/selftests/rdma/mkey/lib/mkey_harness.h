@@ -94,4 +94,21 @@ FIXTURE_TEARDOWN(name)							\
 	EXPECT_EQ(err, errno);						\
 } while (0)
 
+/*
+ * Evaluates @result in a new process, which ends with it. Returns the low 8 bits of it, the
+ * negative number of a signal that killed the process, or -1000 if there is no process.
+ */
+#define MKT_IN_CHILD(result) ({						\
+	int __status = -1, __ended;					\
+	pid_t __pid;							\
+									\
+	fflush(stdout);							\
+	__pid = fork();							\
+	if (!__pid)							\
+		_exit(result);						\
+	__ended = __pid > 0 && waitpid(__pid, &__status, 0) == __pid;	\
+	!__ended ? -1000 : WIFSIGNALED(__status) ? -WTERMSIG(__status) :	\
+						    WEXITSTATUS(__status);	\
+})
+
 #endif /* MKEY_HARNESS_H */
