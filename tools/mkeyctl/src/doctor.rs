@@ -2,8 +2,6 @@
 
 //! `mkeyctl doctor`: finds the reasons why keys do not work on this machine, and the remedies.
 
-mod build;
-mod config;
 mod devices;
 mod limits;
 mod links;

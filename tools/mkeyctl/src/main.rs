@@ -10,15 +10,14 @@
 mod ascii;
 mod caps;
 mod command_line;
-mod completion;
 mod debugfs;
 mod demo;
 mod describe;
 mod devices;
 mod doctor;
 mod draw;
+mod generated;
 mod ls;
-mod man;
 mod picture;
 mod rdma;
 mod referrers;
@@ -92,7 +91,7 @@ enum Command {
     /// the device.
     Caps(caps::Args),
     /// Print the script with which a shell completes command lines
-    Completion(completion::Args),
+    Completion(generated::CompletionArgs),
     /// Move bytes from a strided key to another, and show where they went
     ///
     /// Writes bytes from a strided key to another by one RDMA WRITE, and shows the memory of both. With
@@ -165,7 +164,7 @@ enum Command {
     Who(referrers::Args),
     /// Write the man pages of all commands into a directory
     #[command(hide = true)]
-    Man(man::Args),
+    Man(generated::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -194,12 +193,12 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         Command::Completion(_) if json => {
             Err(Usage::of("completion", "--json is not for a script").into())
         }
-        Command::Completion(args) => completion::run(&args),
+        Command::Completion(args) => generated::completion(&args),
         Command::Demo(args) => demo::run(&args, json),
         Command::Doctor(args) => doctor::run(&args, json),
         Command::Draw(args) => draw::run(&args, json),
         Command::Ls(args) => ls::run(&args, json),
-        Command::Man(args) => man::run(&args),
+        Command::Man(args) => generated::man(&args),
         Command::Stat(args) => stat::run(&args, json),
         Command::Watch(args) => watch::run(&args, json),
         Command::Who(args) => referrers::run(&args, json),

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks the kernel, ib_mkey and rdma_rxe.
+//! Checks the kernel and its options, ib_mkey and rdma_rxe.
 
 use super::{
-    build,
-    config,
     machine::Machine,
     Finding, //
 };
 
 pub fn check(machine: &Machine) -> Vec<Finding> {
-    let mut findings = vec![kernel(machine), config::check(machine), loaded(machine)];
+    let mut findings = vec![kernel(machine), configuration(machine), loaded(machine)];
 
     findings.extend(signed(machine));
     findings.extend([rxe(machine), uverbs(machine)]);
@@ -38,7 +36,7 @@ fn kernel(machine: &Machine) -> Finding {
 
 fn loaded(machine: &Machine) -> Finding {
     if machine.is_loaded("ib_mkey") {
-        match build::other_build(machine, "ib_mkey") {
+        match other_build(machine, "ib_mkey") {
             Some(file) => Finding::note(
                 "module",
                 format!("the ib_mkey that is loaded is another build than /{file}"),
@@ -118,7 +116,7 @@ fn rxe(machine: &Machine) -> Finding {
         );
     }
     // The kernel's own is not a later build.
-    match build::other_build(machine, "rdma_rxe").filter(|file| !file.contains("/kernel/")) {
+    match other_build(machine, "rdma_rxe").filter(|file| !file.contains("/kernel/")) {
         Some(file) => Finding::note(
             CHECK,
             format!(
@@ -128,4 +126,91 @@ fn rxe(machine: &Machine) -> Finding {
         ),
         None => Finding::ok(CHECK, "the rdma_rxe that is loaded has patches/rxe"),
     }
+}
+
+const CONFIGURATION: &str = "configuration";
+const REMEDY: &str =
+    "use a kernel with CONFIG_RUST and with CONFIG_RDMA_RXE=m; Debian has such ones";
+
+/// The options that every kernel needs. Another check finds a built-in rdma_rxe.
+const NEEDED: [&str; 4] = [
+    "CONFIG_RUST",
+    "CONFIG_INFINIBAND",
+    "CONFIG_INFINIBAND_USER_ACCESS",
+    "CONFIG_RDMA_RXE",
+];
+
+fn configuration(machine: &Machine) -> Finding {
+    let Some((file, text)) = config(machine) else {
+        return Finding::unknown(
+            CONFIGURATION,
+            "no file that this user may read has the options of the kernel",
+            format!("look in zcat /proc/config.gz or in the kernel's package; {REMEDY}"),
+        );
+    };
+    let is_on = |option: &str| {
+        text.lines()
+            .filter_map(|line| line.split_once('='))
+            .any(|(name, value)| name == option && matches!(value.trim(), "y" | "m"))
+    };
+    let missing: Vec<_> = NEEDED.into_iter().filter(|option| !is_on(option)).collect();
+
+    if !missing.is_empty() {
+        Finding::problem(
+            CONFIGURATION,
+            format!("the kernel was built without {}", missing.join(", ")),
+            REMEDY,
+        )
+    } else {
+        Finding::ok(CONFIGURATION, file)
+    }
+}
+
+/// Returns the options of the kernel, and the name of the file that has them.
+fn config(machine: &Machine) -> Option<(String, String)> {
+    let release = &machine.release;
+    let files = [
+        format!("boot/config-{release}"),
+        format!("lib/modules/{release}/config"),
+        format!("lib/modules/{release}/build/.config"),
+    ];
+
+    files
+        .into_iter()
+        .find_map(|file| {
+            let text = machine.read(&file)?;
+            Some((format!("/{file}"), text))
+        })
+        .or_else(|| {
+            let bytes = machine.unpacked("gzip", "proc/config.gz")?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            Some(("/proc/config.gz".to_owned(), text))
+        })
+}
+
+/// The header of an ELF note for GNU: three numbers of 32 bits, and a name of 4 bytes.
+const NOTE_HEADER: usize = 16;
+
+/// Returns the installed file of a module if another build of the module is loaded. The build ID of
+/// the linker is in a note of the file, and the kernel shows this note.
+fn other_build(machine: &Machine, module: &str) -> Option<String> {
+    let note = machine.read_bytes(&format!("sys/module/{module}/notes/.note.gnu.build-id"))?;
+    let id = note.get(NOTE_HEADER..).filter(|id| !id.is_empty())?;
+    let file = machine.installed(module)?;
+    let bytes = contents(machine, &file)?;
+
+    (!bytes.windows(id.len()).any(|part| part == id)).then_some(file)
+}
+
+/// Returns the bytes of a module's file, unpacked. Returns `None` without the program that unpacks
+/// it.
+fn contents(machine: &Machine, file: &str) -> Option<Vec<u8>> {
+    let program = match file.rsplit('.').next() {
+        Some("xz") => "xz",
+        Some("zst") => "zstd",
+        Some("gz") => "gzip",
+        _ => return machine.read_bytes(file),
+    };
+
+    machine.unpacked(program, file)
 }

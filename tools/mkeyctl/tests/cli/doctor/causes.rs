@@ -6,8 +6,7 @@
 use super::{
     doctor,
     machine,
-    CONFIG,
-    SIGN, //
+    CONFIG, //
 };
 
 /// The causes, one by one: the file, its contents with that cause, the check that finds it, and

@@ -1,29 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `mkeyctl man DIR`: writes a man page for each command, for the installation.
+//! What clap generates of the command line: `mkeyctl completion` prints the script with which a shell
+//! completes command lines, and `mkeyctl man` writes the man pages for an installation.
 
 use std::{
     error::Error,
     fs,
+    io::{
+        stdout,
+        Write, //
+    },
     path::{
         Path,
         PathBuf, //
     },
-    process::ExitCode, //
+    process::ExitCode,
 };
 
 use clap::{
     Command,
     CommandFactory, //
 };
+use clap_complete::{
+    generate,
+    Shell, //
+};
 use clap_mangen::Man;
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct CompletionArgs {
+    /// Shell that the script is for
+    shell: Shell,
+}
+
+pub fn completion(args: &CompletionArgs) -> Result<ExitCode, Box<dyn Error>> {
+    let mut script = Vec::new();
+
+    // The generator panics if it cannot write, so let it write to a vector.
+    generate(
+        args.shell,
+        &mut crate::Cli::command(),
+        "mkeyctl",
+        &mut script,
+    );
+    stdout().lock().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(clap::Args)]
+pub struct ManArgs {
     dir: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+pub fn man(args: &ManArgs) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = crate::Cli::command().disable_help_subcommand(true);
 
     command.build();
