@@ -56,13 +56,11 @@ static struct rxe_send_wr *forged_find(uint64_t wr_id)
 /* leaves a request in a queue that does not run yet, and finds it there; NULL on an error */
 static struct rxe_send_wr *forged_leave(struct mkt_qp *qp, struct ibv_send_wr *wr)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	struct ibv_send_wr *bad;
 
-	if (ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE))
-		return NULL;
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
-	if (ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	if (mkt_qp_state(qp, IBV_QPS_RESET) ||
+	    ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 					 IBV_QP_ACCESS_FLAGS))
 		return NULL;
 	/* the request is in the queue even if the kernel refuses to process it now */

@@ -112,17 +112,10 @@ static pid_t slow_remover(int *tell)
 /* returns true if the process ends without help and succeeds */
 static bool slow_removes(pid_t pid, int tell)
 {
-	unsigned int i;
 	int status;
 
-	if (write(tell, "", 1) != 1)
-		return false;
-	for (i = 0; i < MKT_STALL_PAUSES; i++) {
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			return WIFEXITED(status) && !WEXITSTATUS(status);
-		usleep(1000);
-	}
-	return false;
+	return write(tell, "", 1) == 1 && mkt_ended(pid, MKT_STALL_SECONDS, &status) &&
+	       WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
 /*
@@ -248,15 +241,10 @@ TEST_F(slow, atomic)
 /* waits until the old binding has been replaced, which is before the access ends */
 static const char *slow_replaced(struct ibv_mr *key)
 {
-	struct ibmkey_info info = { .length = LENGTH };
-	unsigned int i;
+	struct ibmkey_info info = {};
 
-	for (i = 0; info.length == LENGTH; i++) {
-		usleep(1000);
-		if (i > MKT_STALL_PAUSES || ibmkey_query(key, &info))
-			return "the change: it does not begin";
-	}
-	return NULL;
+	return mkt_until(ibmkey_query(key, &info) || info.length != LENGTH) ? NULL :
+	       "the change: it does not begin";
 }
 
 /* a process that waits for an access can be killed */
@@ -271,9 +259,9 @@ TEST_F(slow, killed)
 	struct ib_uverbs_mkey_bind bind = mkt_raw_list(MKT_ACCESS_ALL, &sge, 1);
 	struct mkt_ioctl cmd;
 	const char *wrong;
-	unsigned int i;
 	int fd[2], status = 0;
-	pid_t pid, gone = 0;
+	bool gone;
+	pid_t pid;
 	char c;
 
 	if (variant->change == DEREG)
@@ -299,12 +287,9 @@ TEST_F(slow, killed)
 	if (!wrong && waitpid(pid, &status, WNOHANG))
 		wrong = "the change: it did not wait";
 	kill(pid, SIGKILL);
-	for (i = 0; i < MKT_STALL_PAUSES && !gone; i++) {
-		gone = waitpid(pid, &status, WNOHANG);
-		usleep(1000);
-	}
+	gone = mkt_ended(pid, MKT_STALL_SECONDS, &status);
 	mkt_slow_hold(&self->t.slow, false);
-	EXPECT_EQ(pid, gone);
+	EXPECT_TRUE(gone);
 	if (!gone)
 		waitpid(pid, &status, 0);
 	close(fd[1]);

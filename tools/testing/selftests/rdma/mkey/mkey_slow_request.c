@@ -92,13 +92,10 @@ TEST_F(slow_request, binds_an_unbound_key_at_once)
 	struct slow_test *t = &self->t;
 	struct mkt_qp *qp = &t->s.pair.end[0];
 	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
-	unsigned int tries;
 
 	ASSERT_EQ(0, slow_start(t));
 	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
-	for (tries = 0; tries < MKT_STALL_PAUSES && slow_bound(t) != NEW; tries++)
-		usleep(1000);
-	EXPECT_EQ(NEW, slow_bound(t));
+	EXPECT_TRUE(mkt_until(slow_bound(t) == NEW));
 	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 2));
@@ -290,9 +287,6 @@ static int slow_release(void *slow)
  */
 static int slow_end(struct slow_test *t, struct mkt_qp *qp, enum end end)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = end == TO_ERR ? IBV_QPS_ERR : IBV_QPS_RESET,
-	};
 	int err;
 
 	slow_run(&t->thread[1], slow_release, &t->slow);
@@ -300,7 +294,7 @@ static int slow_end(struct slow_test *t, struct mkt_qp *qp, enum end end)
 		err = ibv_destroy_qp(qp->qp);
 		qp->qp = NULL;
 	} else {
-		err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+		err = mkt_qp_state(qp, end == TO_ERR ? IBV_QPS_ERR : IBV_QPS_RESET);
 	}
 	slow_join(&t->thread[1]);
 	return err;
@@ -343,24 +337,16 @@ TEST_F(slow_request, drained_queue)
 	struct slow_test *t = &self->t;
 	struct mkt_qp *qp = &t->s.pair.end[0];
 	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
-	unsigned int tries;
-	int err = EAGAIN;
 
 	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
 	ASSERT_EQ(0, slow_start(t));
 	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
-	EXPECT_EQ(0, ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE));
+	EXPECT_EQ(0, mkt_qp_state(qp, IBV_QPS_SQD));
 	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
 	usleep(PAUSE);
 	EXPECT_EQ(OLD, slow_bound(t));
-	attr.qp_state = IBV_QPS_RTS;
-	for (tries = 0; tries < MKT_STALL_PAUSES && err; tries++) {
-		usleep(1000);
-		err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
-	}
-	EXPECT_EQ(0, err);
+	EXPECT_TRUE(mkt_until(!mkt_qp_state(qp, IBV_QPS_RTS)));
 	/* rxe looks at the queue again when a request is posted */
 	EXPECT_EQ(0, slow_post_bind(qp, &wr, 3));
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 2));
@@ -564,19 +550,6 @@ TEST_F(slow_request, an_invalidation_that_fails_waits_once)
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&t->other.end[0], 1));
 }
 
-/* waits until the receiver of side 1 was not ready once more than @before */
-static int once_not_ready(struct slow_test *t, unsigned long before)
-{
-	unsigned int tries;
-
-	for (tries = 0; tries < MKT_STALL_PAUSES; tries++) {
-		if (mkt_dev_counter(&t->s.dev[1], "send_rnr_err") != before)
-			return 0;
-		usleep(1000);
-	}
-	return ETIMEDOUT;
-}
-
 static int once_rnr_timer(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .min_rnr_timer = RNR_TIMER };
@@ -601,8 +574,9 @@ static int once_send_twice(struct slow_test *t, struct mkt_pair *pair,
 	err = mkt_post_send(&pair->end[0], &nothing, 1);
 	if (err)
 		return err;
-	return once_not_ready(t, rnr) ?: mkt_post_recv(&pair->end[1], NULL, 0, 2) ?:
-	       mkt_poll(&pair->end[1], &wc);
+	if (!mkt_until(mkt_dev_counter(&t->s.dev[1], "send_rnr_err") != rnr))
+		return ETIMEDOUT;
+	return mkt_post_recv(&pair->end[1], NULL, 0, 2) ?: mkt_poll(&pair->end[1], &wc);
 }
 
 /* the number in a file, without a call that needs memory */
@@ -624,7 +598,6 @@ static int once_repeat(struct slow_test *t, struct mkt_pair *pair,
 {
 	struct mkt_wr nothing = { .op = MKT_WRITE }, inv = { .op = MKT_LOCAL_INV };
 	long long rnr = once_read(fd);
-	unsigned int tries;
 	int err = once_send_twice(t, pair, netem);
 
 	/* the answers go with the next packet; no command runs while an access waits for a page */
@@ -636,11 +609,8 @@ static int once_repeat(struct slow_test *t, struct mkt_pair *pair,
 	if (!err)
 		err = mkt_post_send(&pair->end[0], &inv, 2) ?:
 		      mkt_post_send(&pair->end[1], &nothing, 3);
-	for (tries = 0; !err && once_read(fd) == rnr; tries++) {
-		if (tries == MKT_STALL_PAUSES)
-			err = ETIMEDOUT;
-		usleep(1000);
-	}
+	if (!err && !mkt_until(once_read(fd) != rnr))
+		err = ETIMEDOUT;
 	usleep(PAUSE);
 	mkt_slow_hold(&t->slow, false);
 	if (err || slow_status(&t->other.end[0], 1) || slow_status(&pair->end[0], 1))

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "slow_test.h"
@@ -65,11 +64,7 @@ static long accesses(void)
 /* waits until there are @more accesses than @before */
 static int accesses_wait(long before, long more)
 {
-	unsigned int i;
-
-	for (i = 0; i < MKT_STALL_PAUSES && accesses() < before + more; i++)
-		usleep(1000);
-	return i < MKT_STALL_PAUSES ? 0 : ETIMEDOUT;
+	return mkt_until(accesses() >= before + more) ? 0 : ETIMEDOUT;
 }
 
 /* binds the key of side 1 to the page @page */
@@ -104,10 +99,7 @@ static int held_invalidate(struct held *held)
 
 static long now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return 1000 * mkt_seconds();
 }
 
 FIXTURE_SETUP(slow_window)

@@ -228,8 +228,7 @@ static int forged_without_resources(FIXTURE_DATA(forged) *self)
 	int err;
 
 	err = ibv_query_qp(qp->qp, &attr, IBV_QP_AV | IBV_QP_ACCESS_FLAGS, &init);
-	attr.qp_state = IBV_QPS_RESET;
-	err = err ?: ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+	err = err ?: mkt_qp_state(qp, IBV_QPS_RESET);
 	attr.qp_state = IBV_QPS_INIT;
 	attr.port_num = 1;
 	err = err ?: ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |

@@ -83,7 +83,7 @@ static int limits_send(struct limits_child *c, struct ibv_qp *qp, struct mkt_slo
 /* the status of the next completion, or -1 if none comes within so many milliseconds */
 static int limits_poll(struct ibv_cq *cq, unsigned int ms)
 {
-	double end = waits_seconds() + ms / 1000.0;
+	double end = mkt_seconds() + ms / 1000.0;
 	struct ibv_wc wc;
 
 	do {
@@ -91,7 +91,7 @@ static int limits_poll(struct ibv_cq *cq, unsigned int ms)
 			return wc.status;
 		usleep(200);
 		mkt_alive();
-	} while (waits_seconds() < end);
+	} while (mkt_seconds() < end);
 	return -1;
 }
 
@@ -128,24 +128,29 @@ static int limits_wait(struct limits_child *c, struct mkt_slow *slow, struct wai
 	return 0;
 }
 
+/* resets the queue pair of datagrams, which ends what it waits for, and connects it again */
+static int limits_anew(struct limits_child *c)
+{
+	struct mkt_peer self;
+
+	mkt_qp_self(&c->qp, &self);
+	return mkt_qp_state(&c->qp, IBV_QPS_RESET) ?: mkt_qp_connect(&c->qp, &self, IBV_MTU_1024);
+}
+
 /*
  * Begins faults of many pages and ends the wait for each by a reset of the queue pair. Returns 0 if
  * an access fails at once after so many, and if one works when the pages are there.
  */
 static int limits_leave(struct limits_child *c, struct mkt_slow *slow, struct waits_shared *shared)
 {
-	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
-	struct mkt_peer self;
 	unsigned int i;
 	int status = -1;
 
-	mkt_qp_self(&c->qp, &self);
 	for (i = 0; i < FAULTS && status < 0; i++) {
 		if (limits_send(c, c->qp.qp, slow, i))
 			return 4;
 		status = limits_poll(c->qp.cq, 20);
-		if (ibv_modify_qp(c->qp.qp, &reset, IBV_QP_STATE) ||
-		    mkt_qp_connect(&c->qp, &self, IBV_MTU_1024))
+		if (limits_anew(c))
 			return 5;
 	}
 	atomic_store(&shared->begun, true);
@@ -157,8 +162,7 @@ static int limits_leave(struct limits_child *c, struct mkt_slow *slow, struct wa
 		if (limits_send(c, c->qp.qp, slow, PAGES - 1))
 			return 7;
 		status = limits_poll(c->qp.cq, PATIENCE_SECONDS * 1000);
-		if (ibv_modify_qp(c->qp.qp, &reset, IBV_QP_STATE) ||
-		    mkt_qp_connect(&c->qp, &self, IBV_MTU_1024))
+		if (limits_anew(c))
 			return 8;
 	} while (status != IBV_WC_SUCCESS && i-- > 0);
 	return status;

@@ -60,10 +60,7 @@ FIXTURE_TEARDOWN(reset)
 
 static int reset(void *arg)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-	struct mkt_qp *qp = arg;
-
-	return ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+	return mkt_qp_state(arg, IBV_QPS_RESET);
 }
 
 static int reset_state(struct mkt_qp *qp)

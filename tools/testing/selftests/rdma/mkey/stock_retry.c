@@ -141,7 +141,6 @@ static int retry_begin(FIXTURE_DATA(retry) *self, uint8_t value)
 {
 	struct mkt_wr wr = retry_write(self, LENGTH);
 	volatile uint8_t *last = self->bytes[1] + LENGTH - 1;
-	unsigned int i;
 	int err;
 
 	memset(self->bytes[0], value, LENGTH);
@@ -150,11 +149,8 @@ static int retry_begin(FIXTURE_DATA(retry) *self, uint8_t value)
 	if (!mkt_netem_set(&self->netem[1], HOLD))
 		return ENOENT;
 	err = mkt_post_send(&self->s.pair.end[0], &wr, 1);
-	for (i = 0; !err && *last != value; i++) {
-		if (i == MKT_STALL_PAUSES)
-			return ETIMEDOUT;
-		usleep(1000);
-	}
+	if (!err && !mkt_until(*last == value))
+		return ETIMEDOUT;
 	return err;
 }
 

@@ -266,15 +266,13 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap)
 
 static int waits_end(struct waits_child *c, enum end end)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-
 	switch (end) {
 	case DESTROY_QP:
 		return mkt_raw_qp_destroy(c->qp[1].qp);
 	case DESTROY_QP_LIBRARY:
 		return ibv_destroy_qp(c->qp[1].qp);
 	case RESET_QP:
-		return ibv_modify_qp(c->qp[1].qp, &attr, IBV_QP_STATE);
+		return mkt_qp_state(&c->qp[1], IBV_QPS_RESET);
 	case DEREG_MR:
 		return ibv_dereg_mr(c->mr);
 	case DEREG_OTHER:
@@ -352,11 +350,11 @@ static pid_t waits_fork(FIXTURE_DATA(waits) *self, const FIXTURE_VARIANT(waits) 
 /* true if the process has left nothing on the devices; what is freed may be freed late */
 static bool waits_is_clean(FIXTURE_DATA(waits) *self)
 {
-	double end = waits_seconds() + PATIENCE_SECONDS;
+	double end = mkt_seconds() + PATIENCE_SECONDS;
 	bool clean = false;
 	unsigned int i, j;
 
-	while (!clean && waits_seconds() < end) {
+	while (!clean && mkt_seconds() < end) {
 		usleep(100000);
 		clean = true;
 		for (i = 0; i < 2; i++)
@@ -378,19 +376,13 @@ static void waits_reap(FIXTURE_DATA(waits) *self, pid_t pid)
 /* true if the command ends without help and succeeds */
 static bool waits_run(const char *command)
 {
-	double end = waits_seconds() + PATIENCE_SECONDS;
 	pid_t pid = fork();
 	int status;
 
 	if (!pid)
 		_exit(!!system(command));
-	while (waits_seconds() < end) {
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			return WIFEXITED(status) && !WEXITSTATUS(status);
-		usleep(10000);
-		mkt_alive();
-	}
-	return false;
+	return mkt_ended(pid, PATIENCE_SECONDS, &status) && WIFEXITED(status) &&
+	       !WEXITSTATUS(status);
 }
 
 #define WAITS_NETNS "for i in 0 1; do ip netns add mkt_wait$i || exit; done; "			\

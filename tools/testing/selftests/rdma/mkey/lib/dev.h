@@ -41,6 +41,10 @@ void mkt_diag(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * that a runner can tell a slow test from one that hangs.
  */
 void mkt_alive(void);
+/* of a clock that only goes forward */
+double mkt_seconds(void);
+/* waits for a child process for @seconds; true if it has ended, with @status */
+bool mkt_ended(pid_t pid, unsigned int seconds, int *status);
 /*
  * reads the first line that a command prints; false if it fails or prints none
  */

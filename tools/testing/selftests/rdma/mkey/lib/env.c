@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "mkey_test.h"
 
@@ -24,18 +26,37 @@ void mkt_diag(const char *format, ...)
 	fflush(stdout);
 }
 
-void mkt_alive(void)
+double mkt_seconds(void)
 {
-	static atomic_ullong calls, next;
-	unsigned long long call = ++calls, when = next;
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (now.tv_sec < when || !atomic_compare_exchange_strong(&next, &when, now.tv_sec + 60))
+	return now.tv_sec + now.tv_nsec / 1000000000.0;
+}
+
+void mkt_alive(void)
+{
+	static atomic_ullong calls, next;
+	unsigned long long call = ++calls, when = next, now = mkt_seconds();
+
+	if (now < when || !atomic_compare_exchange_strong(&next, &when, now + 60))
 		return;
 	/* the first call only starts the minute */
 	if (when)
 		mkt_diag("still at work: step %llu", call);
+}
+
+bool mkt_ended(pid_t pid, unsigned int seconds, int *status)
+{
+	double end = mkt_seconds() + seconds;
+
+	while (waitpid(pid, status, WNOHANG) != pid) {
+		if (mkt_seconds() > end)
+			return false;
+		usleep(10000);
+		mkt_alive();
+	}
+	return true;
 }
 
 unsigned int mkt_quick(void)

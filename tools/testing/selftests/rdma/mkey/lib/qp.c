@@ -228,14 +228,11 @@ int mkt_pair_create(struct mkt_pair *pair, struct mkt_dev *dev0,
 	return err;
 }
 
-static int mkt_qp_reset(struct mkt_qp *qp)
+int mkt_qp_state(struct mkt_qp *qp, enum ibv_qp_state state)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
-	int err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+	struct ibv_qp_attr attr = { .qp_state = state };
 
-	if (err)
-		mkt_diag("%s: no reset: %s", qp->dev->name, strerror(err));
-	return err;
+	return ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
 }
 
 int mkt_pair_recover(struct mkt_pair *pair)
@@ -245,9 +242,11 @@ int mkt_pair_recover(struct mkt_pair *pair)
 	int err;
 
 	for (i = 0; i < 2; i++) {
-		err = mkt_qp_reset(&pair->end[i]);
-		if (err)
+		err = mkt_qp_state(&pair->end[i], IBV_QPS_RESET);
+		if (err) {
+			mkt_diag("%s: no reset: %s", pair->end[i].dev->name, strerror(err));
 			return err;
+		}
 	}
 	for (i = 0; i < 2; i++) {
 		while (ibv_poll_cq(pair->end[i].cq, 1, &wc) > 0)

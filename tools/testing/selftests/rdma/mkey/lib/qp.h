@@ -44,6 +44,8 @@ int mkt_qp_create(struct mkt_qp *qp, struct mkt_dev *dev, unsigned int flags);
 void mkt_qp_self(const struct mkt_qp *qp, struct mkt_peer *self);
 int mkt_qp_connect(struct mkt_qp *qp, const struct mkt_peer *peer,
 		   enum ibv_mtu mtu);
+/* sets a state that needs no other attribute; returns an errno value */
+int mkt_qp_state(struct mkt_qp *qp, enum ibv_qp_state state);
 void mkt_qp_destroy(struct mkt_qp *qp);
 
 struct mkt_pair {
@@ -73,6 +75,15 @@ static inline size_t mkt_mtu_bytes(enum ibv_mtu mtu)
  * resolution.
  */
 #define MKT_STALL_PAUSES (MKT_STALL_SECONDS * 250)
+
+/* looks at a condition again and again; false if it stays false */
+#define mkt_until(condition) ({						\
+	unsigned int __pauses = MKT_STALL_PAUSES;			\
+									\
+	while (!(condition) && --__pauses)				\
+		usleep(1000);						\
+	__pauses > 0;							\
+})
 
 /* wr.c: work requests */
 

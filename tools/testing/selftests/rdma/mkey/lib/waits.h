@@ -33,20 +33,12 @@ static inline struct waits_shared *waits_share(void)
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-static inline double waits_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec / 1000000000.0;
-}
-
 /* waits until @flag is set, for a number of seconds */
 static inline bool waits_for(const atomic_bool *flag, unsigned int seconds)
 {
-	double end = waits_seconds() + seconds;
+	double end = mkt_seconds() + seconds;
 
-	while (!atomic_load(flag) && waits_seconds() < end) {
+	while (!atomic_load(flag) && mkt_seconds() < end) {
 		usleep(10000);
 		mkt_alive();
 	}
@@ -56,16 +48,11 @@ static inline bool waits_for(const atomic_bool *flag, unsigned int seconds)
 /* kills the process; true if it is gone soon */
 static inline bool waits_kill(pid_t pid)
 {
-	double end = waits_seconds() + KILL_SECONDS;
 	int status;
 
 	kill(pid, SIGKILL);
-	while (waits_seconds() < end) {
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-		usleep(10000);
-	}
-	return false;
+	return mkt_ended(pid, KILL_SECONDS, &status) && WIFSIGNALED(status) &&
+	       WTERMSIG(status) == SIGKILL;
 }
 
 #endif /* MKEY_WAITS_H */

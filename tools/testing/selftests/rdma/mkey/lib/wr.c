@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mkey_test.h"
@@ -154,17 +153,9 @@ int mkt_bind_window(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr,
 	return 0;
 }
 
-static uint64_t mkt_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
-
 int mkt_poll(struct mkt_qp *qp, struct ibv_wc *wc)
 {
-	uint64_t end = 0;
+	double end = 0;
 	unsigned int spins;
 	int n;
 
