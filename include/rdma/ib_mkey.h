@@ -18,6 +18,10 @@
 struct dma_buf;
 struct sg_table;
 
+/* The structures that processes and kernel users share, under the names of this header. */
+#define ib_mkey_caps ib_uverbs_mkey_caps
+#define ib_mkey_refused ib_uverbs_mkey_refused
+
 /**
  * ib_alloc_dm() - allocate device memory
  * @device: an extended device
@@ -191,27 +195,6 @@ struct ib_mkey_indexed {
 	const u64 *indices64;
 	u32 num_indices;
 	u32 lkey;
-};
-
-/**
- * struct ib_mkey_caps - what a device can do
- * @max_dm_size: bytes of the default class of device memory, for all users in total;
- *	0 while the machine lacks this memory
- * @flags: bits of enum ib_uverbs_mkey_cap_flags
- * @max_entries: entries or blocks of one key
- * @max_dims: dimensions of an interleaved layout
- * @max_depth: levels of keys over keys
- * @dm_classes: bits of enum ib_uverbs_mkey_dm_class
- * @max_indices: indices of one key
- */
-struct ib_mkey_caps {
-	u64 max_dm_size;
-	u64 flags;
-	u32 max_entries;
-	u32 max_dims;
-	u32 max_depth;
-	u32 dm_classes;
-	u32 max_indices;
 };
 
 /**
@@ -402,7 +385,7 @@ int ib_bind_mkeys(const struct ib_mkey_bind *binds, u32 num, u32 *failed);
  * Context: process.
  * Return: 0, or -EINVAL for an MR that is not a key.
  */
-int ib_query_mkey_refused(struct ib_mr *mkey, struct ib_uverbs_mkey_refused *refused);
+int ib_query_mkey_refused(struct ib_mr *mkey, struct ib_mkey_refused *refused);
 
 /**
  * ib_unbind_mkey() - return a key to its state after ib_alloc_mkey()

@@ -39,12 +39,6 @@ impl IndexSlice<'_> {
         }
     }
 
-    /// Returns the number of the first index that is `wanted`, or of all indices.
-    fn position(&self, wanted: u64) -> usize {
-        let is_other = |at: &usize| self.get(*at) != Some(wanted);
-        (0..self.len()).take_while(is_other).count()
-    }
-
     /// Returns the smallest and the largest index.
     fn bounds(&self) -> Option<(u64, u64)> {
         fn of<T: Copy + Ord>(indices: &[T]) -> Option<(T, T)> {
@@ -141,8 +135,8 @@ impl<I: Indices> Indexed<I> {
         let before_last = block_len.saturating_sub(1);
         let bounds = || Some((at(min)?, at(max)?.checked_add(before_last)?));
         let bounds = bounds().ok_or_else(|| {
-            let highest = indices.as_slice().position(max);
-            Error::Overflow(Part::entry(highest))
+            let is_lower = |at: &usize| indices.as_slice().get(*at) != Some(max);
+            Error::Overflow(Part::entry((0..).take_while(is_lower).count()))
         })?;
         let length = count.checked_mul(block_len).ok_or(too_long)?;
         Ok(Self {

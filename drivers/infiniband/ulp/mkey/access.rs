@@ -45,10 +45,7 @@ fn needed(remote: bool, direction: Direction) -> Access {
 }
 
 /// Returns the region of `mr`.
-///
-/// # Errors
-///
-/// `EINVAL` for an MR that is not complete yet.
+/// Fails with `EINVAL` for an MR that is not complete yet.
 fn region_of(mr: &Claimed) -> Result<ArcBorrow<'_, Region>> {
     mr.object::<Region>().ok_or(EINVAL)
 }

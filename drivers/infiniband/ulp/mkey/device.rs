@@ -56,8 +56,8 @@ impl MkeyDevice {
     }
 
     /// Returns the limits and features of the device.
-    pub(crate) fn caps(&self) -> bindings::ib_mkey_caps {
-        bindings::ib_mkey_caps {
+    pub(crate) fn caps(&self) -> bindings::ib_uverbs_mkey_caps {
+        bindings::ib_uverbs_mkey_caps {
             max_dm_size: self.memory.size(),
             flags: u64::from(
                 bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_DM
@@ -72,6 +72,7 @@ impl MkeyDevice {
             max_depth: MAX_DEPTH as u32,
             dm_classes: self.memory.classes(),
             max_indices: MAX_INDICES,
+            comp_mask: 0,
         }
     }
 }

@@ -90,10 +90,7 @@ impl MkeyDevice {
 impl MkeyDevice {
     /// Allocates device memory of the class that `class` names as the uAPI does, for a user, or for
     /// the kernel without one.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a class that does not exist; the errors of [`Buffer::new`].
+    /// Fails with `EINVAL` for a class that does not exist, and with the errors of [`Buffer::new`].
     pub(crate) fn new_dm(
         &self,
         attr: &bindings::ib_dm_alloc_attr,

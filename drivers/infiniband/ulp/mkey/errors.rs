@@ -16,7 +16,7 @@ use kernel::{
 };
 
 /// Why a key was not created or bound.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
     errno: u32,
     reason: u32,
@@ -80,23 +80,18 @@ impl Refused {
     /// Sets the number of the entry that is the reason. No entry is the reason that memory is
     /// short.
     pub(crate) fn at(self, entry: u32) -> Self {
-        match self.reason == Self::MEMORY.reason {
-            true => self,
-            false => Self { entry, ..self },
+        match self {
+            Self::MEMORY => self,
+            _ => Self { entry, ..self },
         }
     }
 
     /// Names the array of the caller's that could not be read, if that is the reason.
     pub(crate) fn of_array(self, addr: u64) -> Self {
-        match self.reason == Self::FAULT.reason {
-            true => self.with(addr),
-            false => self,
+        match self {
+            Self::FAULT => self.with(addr),
+            _ => self,
         }
-    }
-
-    /// Returns `true` if something refers to the key, or another thread changes it.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.reason == Self::BUSY.reason
     }
 
     /// Returns the structure of the uAPI.
@@ -125,8 +120,8 @@ impl Refused {
 
     /// Returns the reason with the same errno value; `self` if there is none.
     fn one_of(self, reasons: &[Self]) -> Self {
-        let mut same = reasons.iter().filter(|reason| reason.errno == self.errno);
-        same.next().copied().unwrap_or(self)
+        let same = reasons.iter().find(|reason| reason.errno == self.errno);
+        *same.unwrap_or(&self)
     }
 }
 

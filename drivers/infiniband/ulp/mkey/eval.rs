@@ -57,10 +57,7 @@ impl Leaf {
 
 impl Binding {
     /// Checks that the access flags of the binding include `needed`.
-    ///
-    /// # Errors
-    ///
-    /// `EACCES` if one is missing.
+    /// Fails with `EACCES` if one is missing.
     #[inline]
     fn allows(&self, needed: Access) -> Result {
         if !self.access.contains_all(needed) {
@@ -94,10 +91,7 @@ impl Binding {
 
     /// Returns the binding whose layout over memory has the bytes of an access, and the offset of the
     /// access in that layout.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for bytes outside of this binding.
+    /// Fails with `EINVAL` for bytes outside of this binding.
     #[inline]
     fn locate(&self, offset: u64, len: u64) -> Result<(&Self, u64)> {
         let (target, before) = self.target();

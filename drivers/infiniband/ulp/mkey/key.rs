@@ -241,7 +241,9 @@ impl Described<'_> {
     fn why(&self, refused: Refused) -> Refused {
         let index = self.key.mr.index();
         match &self.binding {
-            Some(binding) if refused.is_busy() && nest::reaches(binding, index) => Refused::CIRCLE,
+            Some(binding) if refused == Refused::BUSY && nest::reaches(binding, index) => {
+                Refused::CIRCLE
+            }
             _ => refused,
         }
     }

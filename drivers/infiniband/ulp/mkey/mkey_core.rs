@@ -52,10 +52,7 @@ pub(crate) struct Core {
 /// [`Core`].
 pub(crate) trait Lookup {
     /// Returns the core of an extended device. It stays as long as the device.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` for a device that is not extended.
+    /// Fails with `EOPNOTSUPP` for a device that is not extended.
     fn of(device: &Device) -> Result<&Self>;
 }
 
@@ -87,10 +84,7 @@ impl Core {
 
     /// Charges `bytes` bytes of the kernel's memory for a region to the user of `pd`, or to kernel
     /// users.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond a limit.
+    /// Fails with `ENOMEM` beyond a limit.
     pub(crate) fn charge(&self, pd: &Pd, bytes: i64) -> Result<OwnerCharge> {
         Owners::charge(&self.owners, pd.context().map(Hw::user), bytes)
     }
@@ -156,10 +150,7 @@ impl Core {
 
     /// Runs `change`, which must not sleep, if the MR at `index` is not pinned. A retired binding does
     /// not count. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the MR is pinned; the errors of `change`.
+    /// Fails with `EBUSY` if the MR is pinned, and with the errors of `change`.
     pub(crate) fn if_unpinned<T>(
         &self,
         index: u32,

@@ -19,10 +19,7 @@ pub(crate) fn set_module(module: &'static ThisModule) {
 }
 
 /// Returns this module.
-///
-/// # Errors
-///
-/// `ENODEV` before it is initialised.
+/// Fails with `ENODEV` before it is initialised.
 pub(crate) fn this_module() -> Result<&'static ThisModule> {
     THIS.as_ref().copied().ok_or(ENODEV)
 }
@@ -69,10 +66,7 @@ pub(crate) fn announce_dm() -> bool {
 }
 
 /// Returns the classes of memory that devices offer.
-///
-/// # Errors
-///
-/// `EINVAL` if an entry names no class.
+/// Fails with `EINVAL` if an entry names no class.
 pub(crate) fn dm_classes() -> Result<Offer<'static>> {
     Offer::new(string_parameter!(bindings::ib_mkey_dm_class).to_str()?)
 }

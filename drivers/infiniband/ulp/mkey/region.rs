@@ -246,10 +246,7 @@ impl Region {
     }
 
     /// Takes `edit`, and waits for it as long as `timeout` allows. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` after the time of [`Timeout::After`].
+    /// Fails with `EBUSY` after the time of [`Timeout::After`].
     fn lock<'a>(&'a self, many: &LockMany, timeout: Timeout) -> Result<EditGuard<'a>> {
         match timeout {
             Timeout::After(jiffies) => many.lock_within(&self.edit, jiffies).ok_or(EBUSY),

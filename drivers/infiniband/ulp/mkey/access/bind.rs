@@ -83,10 +83,7 @@ impl KeyRequest<'_> {
 /// Executes REG_MR of a kernel QP in `pd`: binds the key `mr` to the layout that is staged under
 /// `rkey`. Removes the staged layout, unless the bind fails and `is_last` is `false`, because
 /// another attempt follows then. Sleeps for some seconds at most.
-///
-/// # Errors
-///
-/// `EINVAL` if the key is not in `pd`. Other errors are recorded for a query of the key.
+/// Fails with `EINVAL` if the key is not in `pd`. Other errors are recorded for a query of the key.
 pub(crate) fn bind_staged(
     mr: &Claimed,
     pd: &Pd,

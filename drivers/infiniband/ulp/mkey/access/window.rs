@@ -147,10 +147,7 @@ pub(crate) fn bind(
 
 /// Waits for accesses through the earlier binding of a window, in a worker of the owner of that
 /// binding. Sleeps for some seconds at most.
-///
-/// # Errors
-///
-/// `EBUSY` if such accesses are left.
+/// Fails with `EBUSY` if such accesses are left.
 pub(crate) fn wait_for_accesses(left: &mut ReplacedBinding) -> Result {
     // The accesses may release the charge of the binding at any time. This reference keeps the
     // owner until the worker is not counted any more.

@@ -4,8 +4,8 @@
 
 use crate::{
     bindings::{
-        self, dma_buf, ib_dm_alloc_attr, ib_mkey_block, ib_mkey_caps, ib_mkey_indexed,
-        ib_mkey_interleaved, ib_sge, ib_uverbs_mkey_refused, sg_table,
+        self, dma_buf, ib_dm_alloc_attr, ib_mkey_block, ib_mkey_indexed,
+        ib_mkey_interleaved, ib_sge, ib_uverbs_mkey_caps, ib_uverbs_mkey_refused, sg_table,
     },
     device::MkeyDevice,
     dm::Buffer,
@@ -68,10 +68,7 @@ fn reg_dm_mr(pd: &Pd, dm: &Dm, offset: u64, length: u64, access: c_int) -> Resul
 }
 
 /// Returns the buffer of device memory.
-///
-/// # Errors
-///
-/// `EOPNOTSUPP` if the driver of the device has the memory.
+/// Fails with `EOPNOTSUPP` if the driver of the device has the memory.
 pub(super) fn buffer(dm: &Dm) -> Result<&Buffer> {
     dm.data::<MkeyDevice>()
 }
@@ -302,7 +299,7 @@ export_c! {
         })
     }
 
-    fn ib_query_mkey_caps(device: &Device, caps: Out<'_, ib_mkey_caps>) -> Result {
+    fn ib_query_mkey_caps(device: &Device, caps: Out<'_, ib_uverbs_mkey_caps>) -> Result {
         caps.set(MkeyDevice::data(device)?.caps());
         Ok(())
     }

@@ -21,25 +21,15 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY_CAPS)(struct uverbs_attr_bundle *
 {
 	struct ib_uverbs_mkey_caps caps;
 	struct ib_ucontext *context;
-	struct ib_mkey_caps known;
 	int ret;
 
 	context = ib_uverbs_get_ucontext(attrs);
 	if (IS_ERR(context))
 		return PTR_ERR(context);
 
-	ret = ib_query_mkey_caps(context->device, &known);
+	ret = ib_query_mkey_caps(context->device, &caps);
 	if (ret)
 		return ret;
-	caps = (struct ib_uverbs_mkey_caps){
-		.max_dm_size = known.max_dm_size,
-		.flags = known.flags,
-		.max_entries = known.max_entries,
-		.max_dims = known.max_dims,
-		.max_depth = known.max_depth,
-		.dm_classes = known.dm_classes,
-		.max_indices = known.max_indices,
-	};
 
 	return uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_CAPS_RESP,
 					     &caps, sizeof(caps));

@@ -42,13 +42,7 @@ fn memory(
 impl Core {
     /// Looks up the MR or key that `lkey` names, and pins it. A pinned MR cannot be deregistered. A
     /// pinned key cannot be bound to another layout. A key may have up to `depth` levels. The pin is
-    /// for the binding `of`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` if `lkey` names no MR in the protection domain `pd`, `EOPNOTSUPP` for an MR that
-    /// cannot be a leaf, `ERANGE` for an MR without bytes, `ELOOP` for a key of more levels,
-    /// `ENOMEM`.
+    /// for the binding `of`. [`Refused::of_leaf`](crate::errors::Refused::of_leaf) names the errors.
     pub(crate) fn pin_leaf(
         &self,
         lkey: u32,

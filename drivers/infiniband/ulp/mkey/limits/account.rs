@@ -53,19 +53,13 @@ impl Account {
     }
 
     /// Adds a buffer of `bytes` bytes.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond the limit.
+    /// Fails with `ENOMEM` beyond the limit.
     pub(crate) fn add(&self, bytes: i64) -> Result {
         self.take(bytes, true)
     }
 
     /// Adds `bytes` bytes to a buffer.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond the limit.
+    /// Fails with `ENOMEM` beyond the limit.
     pub(crate) fn grow(&self, bytes: i64) -> Result {
         self.take(bytes, false)
     }
@@ -141,10 +135,7 @@ pub(crate) struct Charge {
 
 impl Charge {
     /// Charges a buffer of `bytes` bytes to `pool` and, if it is given, to `shared`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond a limit, with nothing charged.
+    /// Fails with `ENOMEM` beyond a limit, with nothing charged.
     pub(crate) fn new(
         pool: &Arc<Account>,
         shared: Option<&Arc<Account>>,

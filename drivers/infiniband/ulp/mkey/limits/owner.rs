@@ -79,10 +79,7 @@ impl Owners {
     }
 
     /// Charges a buffer of `bytes` bytes to `user`, or to kernel users.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond the quota of the user or of the device.
+    /// Fails with `ENOMEM` beyond the quota of the user or of the device.
     pub(crate) fn charge(this: &Arc<Self>, user: Option<User>, bytes: i64) -> Result<OwnerCharge> {
         let mut known = this.known.lock();
         let owner = match known.get(&user) {
@@ -175,10 +172,7 @@ impl OwnerCharge {
     }
 
     /// Charges another buffer, of `bytes` bytes, to the same owner.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond the quota of the user or of the device.
+    /// Fails with `ENOMEM` beyond the quota of the user or of the device.
     pub(crate) fn beside(&self, bytes: i64) -> Result<Self> {
         self.owner.account.add(bytes)?;
         Self::complete(self.owner.clone(), bytes)
@@ -193,10 +187,7 @@ impl OwnerCharge {
     }
 
     /// Charges `bytes` bytes more.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` beyond the quota of the user or of the device, with nothing changed.
+    /// Fails with `ENOMEM` beyond the quota of the user or of the device, with nothing changed.
     pub(crate) fn grow(&mut self, bytes: i64) -> Result {
         self.owner.account.grow(bytes)?;
         if let Err(err) = self.owner.owners.total.grow(bytes) {

@@ -146,10 +146,7 @@ impl Leaf {
 
     /// Returns a copy of a leaf that is memory, for a binding over the key with this leaf. The copy
     /// has no pin, because the key keeps its leaves.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT` for a key.
+    /// Fails with `EFAULT` for a key.
     pub(super) fn copied(&self) -> Result<Self> {
         let LeafPlace::Memory {
             base,

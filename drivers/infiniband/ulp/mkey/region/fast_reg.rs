@@ -102,10 +102,7 @@ fn fill(
 impl FastReg {
     /// Makes two layouts with room for `max` elements each. `memory` is an MR over all memory,
     /// `pins` are those of the device.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if `max` is 0 or exceeds [`MAX_ENTRIES`]; `ENOMEM`.
+    /// Fails with `EINVAL` if `max` is 0 or exceeds [`MAX_ENTRIES`], and with `ENOMEM`.
     pub(crate) fn new(
         pd: &Pd,
         memory: <Hw as Backend>::Base,

@@ -156,10 +156,7 @@ impl Region {
     /// Ends a fast registration by LOCAL_INV, or by a peer's SEND with invalidate. Waits at most as
     /// long as `timeout` allows for retired bindings that pin the MR. The errors are those of
     /// [`Self::end_registration`].
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for an MR that is not for fast registration.
+    /// Fails with `EINVAL` for an MR that is not for fast registration.
     pub(crate) fn invalidate_registration(
         self: &Arc<Self>,
         mr: &Claimed,

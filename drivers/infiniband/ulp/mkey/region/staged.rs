@@ -41,10 +41,7 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Appends `bytes`. Does not sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` without memory and beyond a limit.
+    /// Fails with `ENOMEM` without memory and beyond a limit.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result {
         while !bytes.is_empty() {
             let at = self.len() / PART;
@@ -66,10 +63,7 @@ impl Staged {
     }
 
     /// Copies the bytes from `from` on.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` beyond the end.
+    /// Fails with `EINVAL` beyond the end.
     pub(crate) fn read(&self, mut from: usize, mut to: &mut [u8]) -> Result {
         while !to.is_empty() {
             let part = self.parts.get(from / PART).ok_or(EINVAL)?;

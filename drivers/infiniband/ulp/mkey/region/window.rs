@@ -212,10 +212,7 @@ impl Windows {
     }
 
     /// Returns the entry of `window`, and makes it if there is none.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the window was deallocated; `ENOMEM`.
+    /// Fails with `EINVAL` if the window was deallocated, and with `ENOMEM`.
     fn entry(&self, window: &impl DriverWindow) -> Result<Arc<WindowEntry>> {
         if let Some(known) = self.find(window) {
             return Ok(known);

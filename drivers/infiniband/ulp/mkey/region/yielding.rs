@@ -44,10 +44,7 @@ type Yielding = RBTree<(Reverse<usize>, u32), (Arc<Region>, u64)>;
 impl Region {
     /// Unbinds the key because a leaf is deregistered, if it still has the binding with `number`.
     /// Waits for accesses through the binding.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if a window or a key refers to the key, and after the `deadline`.
+    /// Fails with `EBUSY` if a window or a key refers to the key, and after the `deadline`.
     fn yield_binding(self: &Arc<Self>, pins: &Pins, number: u64, deadline: &Deadline) -> Result {
         let many = LockMany::new();
         let mut edit = self.lock(&many, deadline.left())?;
@@ -69,10 +66,7 @@ impl Region {
 impl Core {
     /// Runs `change`, which must not sleep, if `mr` is not pinned. Waits for retired bindings that
     /// pin it, and unbinds keys that yield. Sleeps for some seconds at most.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if `mr` is pinned; the errors of `change`.
+    /// Fails with `EBUSY` if `mr` is pinned, and with the errors of `change`.
     pub(crate) fn if_free_or_yielding<T>(
         &self,
         mr: &Mr,
@@ -145,10 +139,7 @@ impl Core {
 
     /// Returns the key for which an MR is pinned, its number of levels, and the number of its
     /// binding, if the pin is live.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if the pin is live, and not that of a key that yields.
+    /// Fails with `EBUSY` if the pin is live, and not that of a key that yields.
     fn yielding(&self, pin: FoundPin<RegionState>) -> Result<Option<(Arc<Region>, usize, u64)>> {
         if !pin.is_live {
             return Ok(None);
