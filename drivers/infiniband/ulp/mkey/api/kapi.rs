@@ -4,8 +4,8 @@
 
 use crate::{
     bindings::{
-        self, dma_buf, ib_dm_alloc_attr, ib_mkey_block, ib_mkey_indexed,
-        ib_mkey_interleaved, ib_sge, ib_uverbs_mkey_caps, ib_uverbs_mkey_refused, sg_table,
+        self, dma_buf, ib_dm_alloc_attr, ib_mkey_block, ib_mkey_indexed, ib_mkey_interleaved,
+        ib_sge, ib_uverbs_mkey_caps, ib_uverbs_mkey_refused, sg_table,
     },
     device::MkeyDevice,
     dm::Buffer,
