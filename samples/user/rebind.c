@@ -61,9 +61,9 @@ int main(int argc, char **argv)
 	struct ibv_mr *text_mr = rc_reg(&dev, text, sizeof(text), 0);
 	struct ibv_mr *key = ibmkey_alloc(dev.pd, 1);
 	const struct ibmkey_block elements[MESSAGES] = {
-		{ (uintptr_t)m[1], size, { size }, mr->lkey },		/* row 1 */
-		{ (uintptr_t)&m[0][2], size, { row }, mr->lkey },	/* column 2 */
-		{ (uintptr_t)m, size, { row + size }, mr->lkey },	/* diagonal */
+		{ (uintptr_t)m[1], size, { size }, mr->lkey, 0 },	/* row 1 */
+		{ (uintptr_t)&m[0][2], size, { row }, mr->lkey, 0 },	/* column 2 */
+		{ (uintptr_t)m, size, { row + size }, mr->lkey, 0 },	/* diagonal */
 	};
 	if (!key)
 		err(1, "ibmkey_alloc");
