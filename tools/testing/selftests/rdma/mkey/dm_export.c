@@ -118,7 +118,9 @@ TEST_F(export, refused)
 		int flags;
 		off_t offset;
 	} maps[] = {
-		{ PAGES + 1, MAP_SHARED, 0 }, { 4096, MAP_SHARED, PAGES }, { PAGES, MAP_PRIVATE, 0 },
+		{ PAGES + 1, MAP_SHARED, 0 },
+		{ 4096, MAP_SHARED, PAGES },
+		{ PAGES, MAP_PRIVATE, 0 },
 	};
 	unsigned int i;
 	int fd;

@@ -193,7 +193,10 @@ TEST_F(iov, peers_have_no_rights_to_the_mrs)
 		uint32_t length = ops[i] == MKT_READ || ops[i] == MKT_WRITE ? 64 : 8;
 
 		EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key->rkey, ops[i], 0, length));
-		/* An element, and the bytes between them. The lkey of an MR of rxe is its rkey, too. */
+		/*
+		 * An element, and the bytes between them. The lkey of an MR of rxe is its
+		 * rkey, too.
+		 */
 		for (k = 0; k < 2; k++)
 			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 				  mkt_try(&self->s, block[0].lkey, ops[i], block[0].addr + k * 512,

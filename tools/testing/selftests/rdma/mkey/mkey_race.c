@@ -533,7 +533,8 @@ TEST_F(race, random_commands)
 				noise_word(&self->c.indexed, sizeof(indexed), noise);
 				break;
 			case 7:
-				noise_word(&self->c.bind[noise % 3], sizeof(self->c.bind[0]), noise);
+				noise_word(&self->c.bind[noise % 3], sizeof(self->c.bind[0]),
+					   noise);
 				break;
 			default:
 				attr->flags = noise;

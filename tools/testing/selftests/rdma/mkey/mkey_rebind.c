@@ -364,7 +364,8 @@ FIXTURE_TEARDOWN(in_turn)
 }
 
 /* draws a layout of up to so many entries, over leaf @leaf of side 1, or all if it is negative */
-static int turn_draw(FIXTURE_DATA(in_turn) *self, enum mkt_kind kind, unsigned int entries, int leaf)
+static int turn_draw(FIXTURE_DATA(in_turn) *self, enum mkt_kind kind, unsigned int entries,
+		     int leaf)
 {
 	struct mkt_draw draw = {
 		.max_length = 400,

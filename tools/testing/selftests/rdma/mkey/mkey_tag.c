@@ -25,7 +25,8 @@ FIXTURE_SETUP(tag)
 	self->key = self->s.key[1];
 	self->range.addr = (uintptr_t)self->s.arena[1].mem[0].host;
 	self->range.length = LENGTH;
-	self->leaf = ibv_reg_mr(self->s.dev[1].pd, self->s.arena[1].mem[0].host, LENGTH, TAG_ACCESS);
+	self->leaf = ibv_reg_mr(self->s.dev[1].pd, self->s.arena[1].mem[0].host, LENGTH,
+				TAG_ACCESS);
 	ASSERT_NE(NULL, self->leaf);
 	self->range.lkey = self->leaf->lkey;
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, 4096));

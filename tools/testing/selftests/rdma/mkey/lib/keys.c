@@ -34,11 +34,11 @@ int mkt_kind_of(struct ibv_mr *key)
 
 long long mkt_keys_charged(const struct mkt_dev *dev)
 {
+	static const char file[] = "/sys/kernel/debug/ib_mkey/keys";
 	char line[32];
 
-	if (!mkt_command(line, sizeof(line),
-			 "awk '$1 == \"%s\" && $2 == \"-\" { print $3 }' "
-			 "/sys/kernel/debug/ib_mkey/keys", dev->name))
+	if (!mkt_command(line, sizeof(line), "awk '$1 == \"%s\" && $2 == \"-\" { print $3 }' %s",
+			 dev->name, file))
 		return -1;
 	return atoll(line);
 }
