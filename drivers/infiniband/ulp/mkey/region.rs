@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The regions of this module: keys, MRs over device memory, MRs for fast registration, hidden MRs
+//! The regions of this module: keys, MRs over device memory, MRs for fast registration, shadow MRs
 //! of memory windows, and MRs over dma-bufs.
 //!
 //! | file | what |
@@ -18,7 +18,7 @@
 //! | `region/show.rs` | the regions of a device in debugfs |
 //! | `region/unbind.rs` | unbinds |
 //! | `region/yielding.rs` | keys that the deregistration of a leaf unbinds |
-//! | `region/window.rs` | the hidden MRs of memory windows |
+//! | `region/window.rs` | the shadow MRs of memory windows |
 //!
 //! # Locking
 //!
@@ -126,7 +126,7 @@ pub(crate) enum Kind {
     Dm,
     /// A region for fast registration by kernel users. Its binding is the active layout.
     FastReg(Arc<FastReg>),
-    /// The hidden MR of a memory window over an MR of another kind.
+    /// The shadow MR of a memory window over an MR of another kind.
     Window,
     /// One of the driver's MRs over a dma-buf, with no binding.
     DmaBuf {

@@ -36,8 +36,8 @@ pub(crate) struct WindowRequest {
     pub(crate) qp: usize,
 }
 
-/// Makes the unbound hidden MR of a window over `region`.
-fn hidden(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
+/// Makes the unbound shadow MR of a window over `region`.
+fn shadow(core: &Core, region: &Region) -> Result<Arc<WindowMr>> {
     // A worker binds windows, so the process that made the MR below is shown.
     let charge = region.charge.beside(cost::REGION)?;
     let (mr, ()) = OwnedMr::new(&core.pd, 1, |new| core.hw.claim(new).map(|_| ()))?;
@@ -113,7 +113,7 @@ fn describe(
     Ok(Some((region, RcuUnique::new(binding, GFP_KERNEL)?)))
 }
 
-/// Binds `window` for a QP in `pd`. `driver` makes the driver bind the window to the given hidden
+/// Binds `window` for a QP in `pd`. `driver` makes the driver bind the window to the given shadow
 /// MR, or to the MR of the request if there is none. Puts the earlier binding of the window into
 /// `left`, if it was over an MR of this module.
 ///
@@ -139,7 +139,7 @@ pub(crate) fn bind(
         return core.windows.release(window, left, || driver(None));
     };
     core.windows.bind(window, left, |bindings, ended| {
-        let make = || hidden(core, &region);
+        let make = || shadow(core, &region);
         let driver = |mr: &Claimed| driver(Some(mr));
         bindings.bind(&core.pins, new, make, driver, ended)
     })

@@ -72,9 +72,9 @@ pub(crate) trait DriverWindow {
     /// Takes a reference; [`None`] if the window was deallocated.
     fn hold(&self) -> Option<Self::Held>;
 
-    /// Returns `true` if the driver has bound the window to the MR `hidden`, or if the window was
+    /// Returns `true` if the driver has bound the window to the MR `shadow`, or if the window was
     /// deallocated.
-    fn is_over(&self, hidden: &Mr) -> bool;
+    fn is_over(&self, shadow: &Mr) -> bool;
 }
 
 /// The type of the objects in the slots of claimed MRs.

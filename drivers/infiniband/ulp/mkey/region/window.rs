@@ -4,19 +4,19 @@
 //!
 //! rxe looks a window up when a request arrives, and compares the request with the range of the MR,
 //! not of the window. It copies bytes later, also for retransmitted requests. By then the window
-//! may be bound to other memory. This module therefore makes a hidden MR for each window: one range
-//! of the MR below, with the window's access flags. rxe binds the window to the hidden MR. An
-//! access through the window is thus an access to the hidden MR, which is checked when the bytes
+//! may be bound to other memory. This module therefore makes a shadow MR for each window: one range
+//! of the MR below, with the window's access flags. rxe binds the window to the shadow MR. An
+//! access through the window is thus an access to the shadow MR, which is checked when the bytes
 //! are copied. The MR below is pinned like any leaf.
 //!
-//! A hidden MR is always in this module's own protection domain, which has no QPs. rxe and this
+//! A shadow MR is always in this module's own protection domain, which has no QPs. rxe and this
 //! module refuse a request that names an MR of another protection domain. No request can therefore
-//! use a hidden MR by its lkey or rkey, although these can be guessed.
+//! use a shadow MR by its lkey or rkey, although these can be guessed.
 //!
 //! # Locking
 //!
 //! The mutex of a `WindowEntry` serialises binds and invalidations of a window that was bound to a
-//! hidden MR, together with rxe's part of them. It is held while sleeping, but not during a wait
+//! shadow MR, together with rxe's part of them. It is held while sleeping, but not during a wait
 //! for accesses. A thread waits for it without a reference to the window, so
 //! that the deallocation of the window does not wait. The backend therefore looks the window up
 //! again, by its index and address ([`DriverWindow`]).
@@ -25,7 +25,7 @@
 //! processes of the device. The mutex of a `WindowEntry` holds up only processes that use the same
 //! window.
 //!
-//! A window that is not in the table has no hidden MR. Its binds and invalidations take no lock of
+//! A window that is not in the table has no shadow MR. Its binds and invalidations take no lock of
 //! this module, and search the table once more afterwards.
 
 use crate::{
@@ -52,14 +52,14 @@ use kernel::{
 /// thread that binds the window for another queue pair may be about to drop that binding.
 const SHORT_MS: u32 = 200;
 
-/// The hidden MR to which rxe binds a window.
+/// The shadow MR to which rxe binds a window.
 pub(crate) struct WindowMr {
     mr: OwnedMr,
     region: Arc<Region>,
 }
 
 impl WindowMr {
-    /// Makes a hidden MR of a claimed MR and its unbound region.
+    /// Makes a shadow MR of a claimed MR and its unbound region.
     pub(crate) fn new(mr: OwnedMr, region: Arc<Region>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { mr, region }, GFP_KERNEL)?)
     }
@@ -83,14 +83,14 @@ impl WindowMr {
     }
 }
 
-/// The hidden MRs of a window. Dropping them waits for accesses through the window.
+/// The shadow MRs of a window. Dropping them waits for accesses through the window.
 ///
 /// rxe reads the window's MR without a lock, and takes a reference afterwards. A window therefore
-/// keeps both hidden MRs while it exists: one is bound, and rxe may still read the other one.
+/// keeps both shadow MRs while it exists: one is bound, and rxe may still read the other one.
 #[derive(Default)]
 pub(crate) struct Bindings {
     mrs: [Option<Arc<WindowMr>>; 2],
-    /// The hidden MR to which rxe has bound the window: `true` for the second one.
+    /// The shadow MR to which rxe has bound the window: `true` for the second one.
     active: Option<bool>,
     /// The window is about to be deallocated.
     closing: bool,
@@ -106,8 +106,8 @@ impl Bindings {
         }
     }
 
-    /// Binds the window to `new`, through one of its hidden MRs. `make` makes a hidden MR that does
-    /// not exist yet. `driver` makes the driver bind the window to a hidden MR. Puts the earlier
+    /// Binds the window to `new`, through one of its shadow MRs. `make` makes a shadow MR that does
+    /// not exist yet. `driver` makes the driver bind the window to a shadow MR. Puts the earlier
     /// binding into `ended`, if it was over an MR of this module; on an error of `driver`, puts
     /// `new` there.
     ///
@@ -125,16 +125,16 @@ impl Bindings {
     ) -> Result {
         let next = !self.active.unwrap_or(false);
         let slot = self.slot(next);
-        let hidden = match slot {
-            Some(hidden) => hidden.clone(),
+        let shadow = match slot {
+            Some(shadow) => shadow.clone(),
             None => slot.insert(make()?).clone(),
         };
-        let mr = hidden.claimed()?;
+        let mr = shadow.claimed()?;
         let short = Timeout::After(msecs_to_jiffies(SHORT_MS));
-        hidden.region.state.retired.wait(short)?;
-        hidden.region.bind_first(pins, mr, new);
+        shadow.region.state.retired.wait(short)?;
+        shadow.region.bind_first(pins, mr, new);
         if let Err(err) = driver(mr) {
-            *ended = hidden.end();
+            *ended = shadow.end();
             return Err(err);
         }
         *ended = self.clear();
@@ -148,11 +148,11 @@ impl Bindings {
         self.slot(active).as_ref()?.end()
     }
 
-    /// Takes out the window's binding unless `window` is over the hidden MR.
+    /// Takes out the window's binding unless `window` is over the shadow MR.
     fn replaced(&mut self, window: &impl DriverWindow) -> Option<EndedBinding> {
         let active = self.active?;
         match self.slot(active) {
-            Some(hidden) if window.is_over(&hidden.mr) => None,
+            Some(shadow) if window.is_over(&shadow.mr) => None,
             _ => self.clear(),
         }
     }
@@ -161,11 +161,11 @@ impl Bindings {
 /// The former binding of a window.
 pub(crate) struct EndedBinding {
     old: RcuArc<Binding>,
-    /// The region of the hidden MR that had the binding.
+    /// The region of the shadow MR that had the binding.
     region: Arc<Region>,
 }
 
-/// The hidden MRs of a window that was bound to one; [`None`] once the window was deallocated.
+/// The shadow MRs of a window that was bound to one; [`None`] once the window was deallocated.
 type WindowEntry = Mutex<Option<Bindings>>;
 
 /// The binding that a change of a window ended, for the caller to drop without a lock.
@@ -191,7 +191,7 @@ impl ReplacedBinding {
     }
 }
 
-/// The windows of a device that were bound to hidden MRs, by their addresses. The index does not
+/// The windows of a device that were bound to shadow MRs, by their addresses. The index does not
 /// identify a window, because rxe reuses it before the window has released its MR.
 #[pin_data]
 pub(crate) struct Windows {
@@ -231,7 +231,7 @@ impl Windows {
         Ok(new)
     }
 
-    /// Runs `bind` on the hidden MRs of `window`. `bind` may put a binding that ended into its
+    /// Runs `bind` on the shadow MRs of `window`. `bind` may put a binding that ended into its
     /// second argument. Sleeps.
     ///
     /// # Errors
@@ -264,7 +264,7 @@ impl Windows {
     ) -> Result {
         let Some(known) = self.find(window) else {
             driver()?;
-            // Another QP may have bound the window to a hidden MR since the search above.
+            // Another QP may have bound the window to a shadow MR since the search above.
             self.replaced(window, left);
             return Ok(());
         };
@@ -295,7 +295,7 @@ impl Windows {
         let Some(known) = self.known.lock().get(&address).cloned() else {
             return Ok(());
         };
-        let (ended, hidden) = {
+        let (ended, shadow) = {
             let mut bindings = known.lock();
             let Some(bindings) = (*bindings).as_mut() else {
                 return Ok(());
@@ -304,13 +304,13 @@ impl Windows {
             (bindings.clear(), bindings.mrs.clone())
         };
         drop(ended);
-        hidden
+        shadow
             .iter()
             .flatten()
             .try_for_each(|mr| mr.region.state.retired.wait(timeout))
     }
 
-    /// Takes out the hidden MRs of the window with this address, which was deallocated. Sleeps.
+    /// Takes out the shadow MRs of the window with this address, which was deallocated. Sleeps.
     ///
     /// A change of the window that is in progress keeps none of them.
     pub(crate) fn forget(&self, address: usize) -> Option<Bindings> {

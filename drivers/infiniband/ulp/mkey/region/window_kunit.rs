@@ -37,7 +37,7 @@ mod tests {
         Fake { address, exists }
     }
 
-    /// Returns the address of the hidden MRs that a bind of `window` gets.
+    /// Returns the address of the shadow MRs that a bind of `window` gets.
     fn bindings_of(windows: &Windows, window: &Fake) -> Result<usize> {
         let mut at = 0;
         windows.bind(window, &mut ReplacedBinding::default(), |bindings, _| {
@@ -50,7 +50,7 @@ mod tests {
     /// rxe can give the index of a window to another window while a bind of the first window is in
     /// progress.
     #[test]
-    fn each_window_has_hidden_mrs_of_its_own() -> Result {
+    fn each_window_has_shadow_mrs_of_its_own() -> Result {
         let windows = KBox::pin_init(Windows::new(), GFP_KERNEL)?;
         let (first, second) = (fake(0x1000), fake(0x1080));
         let of_first = bindings_of(&windows, &first)?;
@@ -75,9 +75,9 @@ mod tests {
         Ok(())
     }
 
-    /// The deallocation takes the hidden MRs also from a change that has the entry of the window.
+    /// The deallocation takes the shadow MRs also from a change that has the entry of the window.
     #[test]
-    fn a_change_in_progress_keeps_no_hidden_mrs() -> Result {
+    fn a_change_in_progress_keeps_no_shadow_mrs() -> Result {
         let windows = KBox::pin_init(Windows::new(), GFP_KERNEL)?;
         let window = fake(0x1000);
         let known = windows.entry(&window)?;

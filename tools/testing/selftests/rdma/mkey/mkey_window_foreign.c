@@ -3,7 +3,7 @@
  * subject: Memory windows that a queue pair must not use: windows of another PD or queue
  * pair, unbound ones, and those whose queue pair has been destroyed. Destruction ends
  * the bindings of windows of type 2, as if each had been invalidated; a reset does not.
- * Also tests that no request names the hidden MRs that windows are bound to. The test of
+ * Also tests that no request names the shadow MRs that windows are bound to. The test of
  * the kernel's log afterwards finds a destruction that waited in vain.
  */
 #include <pthread.h>
@@ -267,7 +267,7 @@ TEST_F(window, exit)
 }
 
 #define MAX_KEYS 64
-#define HIDDEN 2	/* a window that was bound twice has so many hidden MRs */
+#define SHADOW 2	/* a window that was bound twice has so many shadow MRs */
 
 /* the keys of all MRs of the device, also of MRs that no process has */
 static unsigned int foreign_keys(const struct mkt_dev *dev, uint32_t key[MAX_KEYS])
@@ -361,7 +361,7 @@ static unsigned int foreign_uses(struct mkt_setup *s, struct mkt_pair *pair, uin
 	return done + !!ibv_dereg_mr(over) + !!ibv_dealloc_mw(mw);
 }
 
-/* a request with another rkey makes no hidden MR, which takes memory and time */
+/* a request with another rkey makes no shadow MR, which takes memory and time */
 TEST_F(window, bind_by_wrong_rkey)
 {
 	uint32_t before[MAX_KEYS], after[MAX_KEYS];
@@ -405,13 +405,13 @@ static bool foreign_began(const struct foreign_thread *thread)
 }
 
 /*
- * A window is bound to a hidden MR. The keys of that MR can be guessed, and must
+ * A window is bound to a shadow MR. The keys of that MR can be guessed, and must
  * not work: they would reach its bytes without the window. Before, during and
  * after binds.
  */
-TEST_F(window, hidden)
+TEST_F(window, shadow)
 {
-	uint32_t before[MAX_KEYS], now[MAX_KEYS], hidden[HIDDEN] = {};
+	uint32_t before[MAX_KEYS], now[MAX_KEYS], shadow[SHADOW] = {};
 	struct mkt_setup *s = &self->s;
 	unsigned int i, j, n, found = 0, rounds = mkt_scale(20, 3);
 	struct foreign_thread thread = { .s = s };
@@ -422,26 +422,26 @@ TEST_F(window, hidden)
 	ASSERT_NE(NULL, mw);
 	n = foreign_keys(&s->dev[1], before);
 	ASSERT_NE(0, n);
-	for (i = 0; i < HIDDEN; i++)
+	for (i = 0; i < SHADOW; i++)
 		ASSERT_EQ(0, window_bind(self, mw, self->key, 0, ZONE, REMOTE));
-	ASSERT_EQ(n + HIDDEN, foreign_keys(&s->dev[1], now));
-	for (i = 0; i < n + HIDDEN; i++) {
+	ASSERT_EQ(n + SHADOW, foreign_keys(&s->dev[1], now));
+	for (i = 0; i < n + SHADOW; i++) {
 		for (j = 0; j < n && before[j] != now[i]; j++)
 			;
-		if (j == n && found < HIDDEN)
-			hidden[found++] = now[i];
+		if (j == n && found < SHADOW)
+			shadow[found++] = now[i];
 	}
-	ASSERT_EQ(HIDDEN, found);
+	ASSERT_EQ(SHADOW, found);
 	/* what works with a key that may be used */
 	EXPECT_EQ(5, foreign_remote(s, second, mw->rkey));
 	EXPECT_EQ(3, foreign_local(s, second, s->key[1]->lkey));
-	for (i = 0; i < HIDDEN; i++)
-		EXPECT_EQ(0, foreign_uses(s, second, hidden[i]));
+	for (i = 0; i < SHADOW; i++)
+		EXPECT_EQ(0, foreign_uses(s, second, shadow[i]));
 
 	thread.mw = mw;
 	ASSERT_EQ(0, pthread_create(&tid, NULL, foreign_loop, &thread));
-	for (i = 0; i < rounds * HIDDEN || !foreign_began(&thread); i++)
-		EXPECT_EQ(0, foreign_uses(s, second, hidden[i % HIDDEN]));
+	for (i = 0; i < rounds * SHADOW || !foreign_began(&thread); i++)
+		EXPECT_EQ(0, foreign_uses(s, second, shadow[i % SHADOW]));
 	atomic_store(&thread.stop, true);
 	pthread_join(tid, NULL);
 	TH_LOG("%u binds", thread.done);
@@ -449,8 +449,8 @@ TEST_F(window, hidden)
 
 	EXPECT_EQ(5, foreign_remote(s, second, mw->rkey));
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
-	for (i = 0; i < HIDDEN; i++)
-		EXPECT_EQ(0, foreign_uses(s, second, hidden[i]));
+	for (i = 0; i < SHADOW; i++)
+		EXPECT_EQ(0, foreign_uses(s, second, shadow[i]));
 }
 
 TEST_HARNESS_MAIN

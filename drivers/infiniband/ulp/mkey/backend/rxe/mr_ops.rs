@@ -217,13 +217,13 @@ export_c! {
             qp: if of_qp { qp as usize } else { 0 },
         };
         let mut left = ReplacedBinding::default();
-        let result = window::bind(pd, &window, &request, &mut left, |hidden| {
-            // SAFETY: The QP is that of the request. A hidden MR belongs to rxe.
+        let result = window::bind(pd, &window, &request, &mut left, |shadow| {
+            // SAFETY: The QP is that of the request. A shadow MR belongs to rxe.
             to_result(unsafe {
-                match hidden {
+                match shadow {
                     None => bindings::ib_mkey_rxe_bind_mw_plain(qp, mw, &**bind),
                     Some(mr) => {
-                        bindings::ib_mkey_rxe_bind_hidden_mr(qp, mw, mr.as_raw(), &**bind)
+                        bindings::ib_mkey_rxe_bind_shadow_mr(qp, mw, mr.as_raw(), &**bind)
                     }
                 }
             })

@@ -58,12 +58,12 @@ impl DriverWindow for RxeMw<'_> {
         NonNull::new(held).map(HeldMw)
     }
 
-    fn is_over(&self, hidden: &Mr) -> bool {
+    fn is_over(&self, shadow: &Mr) -> bool {
         let Some(held) = self.hold() else {
             return true;
         };
         // SAFETY: `held` is a reference to the window. The address of the MR is compared.
-        unsafe { bindings::ib_mkey_rxe_mw_is_over(held.0.as_ptr(), hidden.as_raw()) }
+        unsafe { bindings::ib_mkey_rxe_mw_is_over(held.0.as_ptr(), shadow.as_raw()) }
     }
 }
 

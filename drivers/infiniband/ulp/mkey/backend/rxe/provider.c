@@ -253,22 +253,22 @@ int ib_mkey_rxe_bind_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 }
 
 /**
- * ib_mkey_rxe_bind_hidden_mr() - bind a window to a hidden MR
+ * ib_mkey_rxe_bind_shadow_mr() - bind a window to a shadow MR
  * @qp: the QP that asks
  * @mw: the window
- * @hidden: the MR, whose range and access flags are those of the window
+ * @shadow: the MR, whose range and access flags are those of the window
  * @bind: the request
  *
  * The MR is in another PD than the QP, so that no request can name it. rxe binds a window only to
  * an MR with MW_BIND, which the MR has during this call alone. The caller holds the lock of the
- * window's hidden MRs.
+ * window's shadow MRs.
  *
  * Return: 0 or -EINVAL
  */
-int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
+int ib_mkey_rxe_bind_shadow_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *shadow,
 			       const struct rxe_bind_mw *bind)
 {
-	struct rxe_mr *mr = to_rmr(hidden);
+	struct rxe_mr *mr = to_rmr(shadow);
 	int ret;
 
 	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);

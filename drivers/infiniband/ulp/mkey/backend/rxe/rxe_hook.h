@@ -71,7 +71,7 @@ int ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write);
 /* These three refuse a window that is no longer at the index of its rkey. @mw may be freed. */
 int ib_mkey_rxe_bind_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw,
 			      const struct rxe_bind_mw *bind);
-int ib_mkey_rxe_bind_hidden_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *hidden,
+int ib_mkey_rxe_bind_shadow_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *shadow,
 			       const struct rxe_bind_mw *bind);
 int ib_mkey_rxe_invalidate_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey);
 
