@@ -199,12 +199,12 @@ enum ib_mkey_create_attrs {
  */
 enum ib_uverbs_mkey_create_flags {
 	/**
-	 * @IB_UVERBS_MKEY_CREATE_YIELD: the deregistration of a leaf unbinds the key.
+	 * @IB_UVERBS_MKEY_CREATE_REVOCABLE: the deregistration of a leaf unbinds the key.
 	 * It fails with EBUSY only while a memory window or another key refers to the
 	 * key, or if accesses to the leaf take some seconds. Without this flag it
 	 * fails with EBUSY while the key is bound.
 	 */
-	IB_UVERBS_MKEY_CREATE_YIELD = 1 << 0,
+	IB_UVERBS_MKEY_CREATE_REVOCABLE = 1 << 0,
 };
 
 /**

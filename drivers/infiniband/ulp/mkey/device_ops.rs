@@ -74,7 +74,7 @@ impl MkeyDevice {
             });
         }
         let region = self.core.region_of(mr);
-        let suspended = self.core.if_free_or_yielding(mr, suspend)?;
+        let suspended = self.core.if_free_or_revocable(mr, suspend)?;
         Ok(Leaving { region, suspended })
     }
 

@@ -130,9 +130,9 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Makes an unbound key of up to `max_entries` entries, blocks or indices. If it `yields`, the
+/// Makes an unbound key of up to `max_entries` entries, blocks or indices. If it is
 /// deregistration of one of its leaves unbinds it.
-pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Result<OwnedMr> {
+pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, revocable: bool) -> Result<OwnedMr> {
     if max_entries == 0 || max_entries > MAX_INDICES {
         return Err(Refused::MAX_ENTRIES.with(max_entries));
     }
@@ -146,7 +146,7 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, yields: bool) -> Re
     let kind = Kind::Key {
         max_entries,
         pins: core.pins.clone(),
-        yields,
+        revocable,
         staged,
     };
     core.adopt(&mr, kind, charge)?;

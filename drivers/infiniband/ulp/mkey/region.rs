@@ -17,7 +17,7 @@
 //! | `region/staged.rs` | layouts that kernel users stage for a key |
 //! | `region/show.rs` | the regions of a device in debugfs |
 //! | `region/unbind.rs` | unbinds |
-//! | `region/yielding.rs` | keys that the deregistration of a leaf unbinds |
+//! | `region/revocable.rs` | keys that the deregistration of a leaf unbinds |
 //! | `region/window.rs` | the shadow MRs of memory windows |
 //!
 //! # Locking
@@ -65,7 +65,7 @@ pub(crate) mod state;
 pub(crate) mod table;
 mod unbind;
 pub(crate) mod window;
-mod yielding;
+mod revocable;
 
 pub(crate) use binding::rights;
 
@@ -118,7 +118,7 @@ pub(crate) enum Kind {
         /// The pins of the device's MRs.
         pins: Arc<Pins>,
         /// `true` if the deregistration of a leaf unbinds the key.
-        yields: bool,
+        revocable: bool,
         /// The staged layouts; [`None`] for the key of a process.
         staged: Option<Pin<KBox<StagedLayouts>>>,
     },
@@ -143,7 +143,7 @@ pub(crate) struct Edit {
     last_written: u32,
     /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
     /// bind.
-    yielded: bool,
+    revoked: bool,
 }
 
 impl Edit {
@@ -196,7 +196,7 @@ impl Region {
         let state = RegionState::new(mr.index())?;
         let unbound = Edit {
             last_written: mr.rkey(),
-            yielded: false,
+            revoked: false,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -256,13 +256,13 @@ impl Region {
 
     /// Returns the lkey and rkey that a bind gives the region: `chosen`, or those that it has.
     fn key_of_bind(&self, edit: &mut Edit, mr: &Claimed, chosen: Option<u32>) -> u32 {
-        let yielded = mem::take(&mut edit.yielded);
+        let revoked = mem::take(&mut edit.revoked);
         let (now, field) = (mr.key(), mr.rkey());
         let is_chosen = field != edit.last_written && mr_key::is_same_index(now, field);
         let key = if is_chosen { field } else { now };
         match chosen {
             Some(chosen) => chosen,
-            None if yielded => mr_key::next(key),
+            None if revoked => mr_key::next(key),
             None => key,
         }
     }

@@ -19,7 +19,7 @@ use ibmkey::{
         ibmkey_alloc_attr,
         ibv_mr,
         ibv_pd,
-        IBMKEY_ALLOC_YIELD,
+        IBMKEY_ALLOC_REVOCABLE,
         IBMKEY_BIND_ANY_TAG,
         IBMKEY_BIND_REMOTE_INV, //
     },
@@ -100,7 +100,7 @@ unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mke
     // As on a ConnectX, an MR can be deregistered while an mkey describes it.
     let key = ibmkey_alloc_attr {
         max_entries: attr.max_entries.into(),
-        flags: IBMKEY_ALLOC_YIELD,
+        flags: IBMKEY_ALLOC_REVOCABLE,
         ..ibmkey_alloc_attr::default()
     };
     // SAFETY: By the contract in `mlx5dv.h`.

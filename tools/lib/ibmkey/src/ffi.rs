@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ibmkey_alloc_ex(
             sys::IB_UVERBS_MKEY_REASON_COMP_MASK,
             attr.comp_mask,
         )),
-        Some(attr) if attr.flags & !sys::IBMKEY_ALLOC_YIELD != 0 => {
+        Some(attr) if attr.flags & !sys::IBMKEY_ALLOC_REVOCABLE != 0 => {
             let words = format!("attr.flags {:#x} has an unknown bit", attr.flags);
             Err(say(Errno::EINVAL, &words))
         }

@@ -117,11 +117,11 @@ export_c! {
     fn ib_mkey_uapi_create(
         pd: &Pd,
         max_entries: u32,
-        yields: bool,
+        revocable: bool,
         refused: Out<'_, UapiRefused>,
     ) -> Result<OwnedMr, Error> {
         let device = MkeyDevice::data(pd.device()).map_err(|_| Refused::DEVICE);
-        let created = device.and_then(|device| key::create(&device.core, pd, max_entries, yields));
+        let created = device.and_then(|device| key::create(&device.core, pd, max_entries, revocable));
         told(created, refused)
     }
 

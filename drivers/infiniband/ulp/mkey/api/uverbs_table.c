@@ -132,11 +132,11 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attr
 	if (ret)
 		return ret;
 	ret = uverbs_get_flags32(&flags, attrs, IB_MKEY_ATTR_CREATE_FLAGS,
-				 IB_UVERBS_MKEY_CREATE_YIELD);
+				 IB_UVERBS_MKEY_CREATE_REVOCABLE);
 	if (ret)
 		return ret;
 
-	mr = ib_mkey_uapi_create(pd, max_entries, flags & IB_UVERBS_MKEY_CREATE_YIELD,
+	mr = ib_mkey_uapi_create(pd, max_entries, flags & IB_UVERBS_MKEY_CREATE_REVOCABLE,
 				 &refused);
 	if (IS_ERR(mr))
 		return answer_refused(attrs, IB_MKEY_ATTR_CREATE_RESP_REFUSED, &refused,

@@ -13,7 +13,7 @@ extern const struct uapi_definition ib_mkey_uapi_defs[];
 extern char ib_mkey_dm_class[];
 
 /* Defined in Rust: api/uverbs.rs, api/query.rs, api/bind_many.rs */
-struct ib_mr *ib_mkey_uapi_create(struct ib_pd *pd, u32 max_entries, bool yields,
+struct ib_mr *ib_mkey_uapi_create(struct ib_pd *pd, u32 max_entries, bool revocable,
 				  struct ib_uverbs_mkey_refused *refused);
 int ib_mkey_uapi_bind(struct ib_mr *mkey,
 		      const struct ib_uverbs_mkey_bind *layout,

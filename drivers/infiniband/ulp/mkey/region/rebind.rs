@@ -233,7 +233,7 @@ impl Region {
     fn check_queued(edit: &Edit, queued: &QueuedBind, mr: &Claimed) -> Result {
         // Another request changed the key meanwhile, or the MR is being destroyed.
         let named = match queued.key {
-            Some(key) => mr.key() == key || queued.any_tag && (mr.is_free() || edit.yielded),
+            Some(key) => mr.key() == key || queued.any_tag && (mr.is_free() || edit.revoked),
             None => mr_key::is_same_index(mr.key(), queued.new_key),
         };
         if !named || (!mr.is_free() && !mr.is_open()) {
@@ -251,7 +251,7 @@ impl Region {
         mr: &Claimed,
         mut new: RcuUnique<Binding>,
     ) -> Option<RcuArc<Binding>> {
-        edit.yielded = false;
+        edit.revoked = false;
         self.rekey(edit, mr, queued.new_key);
         match queued.key {
             Some(_) => edit.write_key(mr, queued.new_key),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Unbinds of a region, by a call and by an invalidation. `region/yielding.rs` has the unbinds by
+//! Unbinds of a region, by a call and by an invalidation. `region/revocable.rs` has the unbinds by
 //! the deregistration of a leaf.
 
 use super::{binding::Binding, rights::Origin, state::Pins, Edit, Kind, Region};
@@ -70,7 +70,7 @@ impl Region {
         }
         mr.withdraw();
         if let Kind::Key { .. } = self.kind {
-            edit.yielded = false;
+            edit.revoked = false;
             let next = mr_key::next(now);
             self.rekey(edit, mr, next);
             // A kernel user may write the fields while its request executes, so a request does not.

@@ -105,10 +105,10 @@ struct ibv_mr *ibmkey_alloc(struct ibv_pd *pd, uint32_t max_entries);
 /** enum ibmkey_alloc_flags - bits of ibmkey_alloc_attr.flags */
 enum ibmkey_alloc_flags {
 	/**
-	 * @IBMKEY_ALLOC_YIELD: the deregistration of a leaf succeeds and unbinds the
+	 * @IBMKEY_ALLOC_REVOCABLE: the deregistration of a leaf succeeds and unbinds the
 	 * key. Without this flag it fails with EBUSY while the key is bound.
 	 */
-	IBMKEY_ALLOC_YIELD = 1 << 0,
+	IBMKEY_ALLOC_REVOCABLE = 1 << 0,
 };
 
 /**
@@ -128,7 +128,7 @@ struct ibmkey_alloc_attr {
  * @pd: its protection domain
  * @attr: the attributes
  *
- * Creates a key as ibmkey_alloc() does. A key with IBMKEY_ALLOC_YIELD suits registration
+ * Creates a key as ibmkey_alloc() does. A key with IBMKEY_ALLOC_REVOCABLE suits registration
  * caches, which deregister an MR without asking its users. When ibv_dereg_mr() of a leaf
  * returns 0, no access by the key is in progress, and every later access fails until the
  * key is bound again. The field length of the key's struct ibv_mr does not change;
@@ -336,7 +336,7 @@ int ibmkey_dereg(struct ibv_mr *mkey);
  * @info: filled in
  *
  * A bind by a work request, LOCAL_INV, SEND with invalidate and the deregistration of a
- * leaf of a key that yields do not change the length of the program's struct ibv_mr. This
+ * leaf of a revocable key do not change the length of the program's struct ibv_mr. This
  * call stores the present length.
  *
  * Return: 0; EINVAL if @mkey is not a key; or another errno value.

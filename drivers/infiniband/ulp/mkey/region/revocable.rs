@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys that yield: the deregistration of a leaf unbinds them.
+//! Revocable keys: the deregistration of a leaf unbinds them.
 //!
 //! By default a bound key keeps its leaves from being deregistered. Registration caches expect that
-//! a deregistration succeeds. The owner of a key can therefore let the key yield.
+//! a deregistration succeeds. The owner of a key can therefore make the key revocable.
 //!
 //! The MR of such a key may be destroyed at the same time. So only the binding is taken out, and
 //! the state of the MR stays. The driver still passes requests to the key, which find no binding
@@ -37,21 +37,21 @@ use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 /// deregistration of each MR of a process.
 const MOST_PINS: u32 = 1 << 16;
 
-/// Keys that yield and refer to an MR, by their levels, the highest first, and by the indices of
+/// Revocable keys and refer to an MR, by their levels, the highest first, and by the indices of
 /// their MRs. The number is that of the binding that refers to the MR.
-type Yielding = RBTree<(Reverse<usize>, u32), (Arc<Region>, u64)>;
+type Revocable = RBTree<(Reverse<usize>, u32), (Arc<Region>, u64)>;
 
 impl Region {
     /// Unbinds the key because a leaf is deregistered, if it still has the binding with `number`.
     /// Waits for accesses through the binding.
     /// Fails with `EBUSY` if a window or a key refers to the key, and after the `deadline`.
-    fn yield_binding(self: &Arc<Self>, pins: &Pins, number: u64, deadline: &Deadline) -> Result {
+    fn revoke_binding(self: &Arc<Self>, pins: &Pins, number: u64, deadline: &Deadline) -> Result {
         let many = LockMany::new();
         let mut edit = self.lock(&many, deadline.left())?;
         let take_out = || {
             pins.if_unpinned(self.index(), |_| {
                 let has_it = self.state.is_bound_to(number);
-                edit.yielded |= has_it;
+                edit.revoked |= has_it;
                 has_it.then(|| self.exchange_binding(None)).flatten()
             })
         };
@@ -65,9 +65,9 @@ impl Region {
 
 impl Core {
     /// Runs `change`, which must not sleep, if `mr` is not pinned. Waits for retired bindings that
-    /// pin it, and unbinds keys that yield. Sleeps for some seconds at most.
+    /// pin it, and unbinds revocable keys. Sleeps for some seconds at most.
     /// Fails with `EBUSY` if `mr` is pinned, and with the errors of `change`.
-    pub(crate) fn if_free_or_yielding<T>(
+    pub(crate) fn if_free_or_revocable<T>(
         &self,
         mr: &Mr,
         change: impl Fn(&Unpinned<'_>) -> Result<T>,
@@ -78,27 +78,27 @@ impl Core {
         }
         // The time is limited, because the removal of another device waits for this call.
         let deadline = Deadline::new(call_timeout());
-        self.unbind_yielding(mr, &deadline).map_err(|_| EBUSY)?;
+        self.unbind_revocable(mr, &deadline).map_err(|_| EBUSY)?;
         self.pins
             .when_unpinned(mr.index(), deadline.left(), attempt)?
     }
 
-    /// Unbinds all keys that yield and refer, at any level, to `mr`. Sleeps.
+    /// Unbinds all revocable keys and refer, at any level, to `mr`. Sleeps.
     ///
     /// An access that is in progress at the deadline keeps the leaves, although its key is unbound.
     /// A key that is bound during the call may refer to `mr` again.
     ///
     /// # Errors
     ///
-    /// `EBUSY`, with nothing unbound, if a window or a key that does not yield refers to `mr` or to
+    /// `EBUSY`, with nothing unbound, if a window or a key that is not revocable refers to `mr` or to
     /// such a key. `EBUSY` too after the deadline, `EINTR` if the process was killed, `ENOMEM`.
-    fn unbind_yielding(&self, mr: &Mr, deadline: &Deadline) -> Result {
+    fn unbind_revocable(&self, mr: &Mr, deadline: &Deadline) -> Result {
         // A key over another key has more levels, so it is unbound first.
-        for (key, number) in self.yielding_over(mr.index(), deadline)?.values() {
+        for (key, number) in self.revocable_over(mr.index(), deadline)?.values() {
             if deadline.left() == Timeout::After(0) {
                 return Err(EBUSY);
             }
-            key.yield_binding(&self.pins, *number, deadline)?;
+            key.revoke_binding(&self.pins, *number, deadline)?;
         }
         Ok(())
     }
@@ -107,11 +107,11 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if a window or a key that does not yield refers to the MR or to such a key, after the
+    /// `EBUSY` if a window or a key that is not revocable refers to the MR or to such a key, after the
     /// `deadline`, and if more than [`MOST_PINS`] pins must be looked at; `EINTR` if the process was
     /// killed; `ENOMEM`.
-    fn yielding_over(&self, index: u32, deadline: &Deadline) -> Result<Yielding> {
-        let mut found = Yielding::new();
+    fn revocable_over(&self, index: u32, deadline: &Deadline) -> Result<Revocable> {
+        let mut found = Revocable::new();
         let mut left = MOST_PINS;
         // The MRs whose pins were not looked at yet.
         let mut next = KVVec::new();
@@ -123,7 +123,7 @@ impl Core {
                 if deadline.left() == Timeout::After(0) {
                     return Err(EBUSY);
                 }
-                let Some((region, level, number)) = self.yielding(pin)? else {
+                let Some((region, level, number)) = self.revocable(pin)? else {
                     return Ok(());
                 };
                 let key = (Reverse(level), region.index());
@@ -139,8 +139,8 @@ impl Core {
 
     /// Returns the key for which an MR is pinned, its number of levels, and the number of its
     /// binding, if the pin is live.
-    /// Fails with `EBUSY` if the pin is live, and not that of a key that yields.
-    fn yielding(&self, pin: FoundPin<RegionState>) -> Result<Option<(Arc<Region>, usize, u64)>> {
+    /// Fails with `EBUSY` if the pin is live, and not that of a revocable key.
+    fn revocable(&self, pin: FoundPin<RegionState>) -> Result<Option<(Arc<Region>, usize, u64)>> {
         if !pin.is_live {
             return Ok(None);
         }
@@ -149,7 +149,7 @@ impl Core {
         let Some(region) = self.regions.with_state(&of.holder) else {
             return Ok(None);
         };
-        let Kind::Key { yields: true, .. } = region.kind else {
+        let Kind::Key { revocable: true, .. } = region.kind else {
             return Err(EBUSY);
         };
         let binding = region.binding.get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Keys that yield: the deregistration of a leaf succeeds and unbinds the key. Other
+ * subject: Revocable keys: the deregistration of a leaf succeeds and unbinds the key. Other
  * keys keep their leaves.
  * sets: smp
  */
@@ -17,7 +17,7 @@
 #define LENGTH 8192
 #define BYTE 0xc5
 
-FIXTURE(yield)
+FIXTURE(revocable)
 {
 	struct mkt_setup s;
 	struct ibv_mr *key[3];
@@ -25,19 +25,19 @@ FIXTURE(yield)
 	uint8_t *at;
 };
 
-static struct ibv_mr *yield_key(struct mkt_dev *dev, uint32_t flags)
+static struct ibv_mr *revocable_key(struct mkt_dev *dev, uint32_t flags)
 {
 	struct ibmkey_alloc_attr attr = { .max_entries = 4, .flags = flags };
 
 	return ibmkey_alloc_ex(dev->pd, &attr);
 }
 
-static struct ibv_mr *yield_leaf(FIXTURE_DATA(yield) *self)
+static struct ibv_mr *revocable_leaf(FIXTURE_DATA(revocable) *self)
 {
 	return ibv_reg_mr(self->s.dev[1].pd, self->at, LENGTH, MKT_ACCESS_ALL);
 }
 
-FIXTURE_SETUP(yield)
+FIXTURE_SETUP(revocable)
 {
 	unsigned int i;
 
@@ -45,15 +45,15 @@ FIXTURE_SETUP(yield)
 	self->at = self->s.arena[1].mem[0].host;
 	memset(self->at, BYTE, LENGTH);
 	ASSERT_EQ(0, mkt_arena_adopt(&self->s.arena[1], 0, LENGTH));
-	self->leaf = yield_leaf(self);
+	self->leaf = revocable_leaf(self);
 	ASSERT_NE(NULL, self->leaf);
 	for (i = 0; i < 3; i++) {
-		self->key[i] = yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD);
+		self->key[i] = revocable_key(&self->s.dev[1], IBMKEY_ALLOC_REVOCABLE);
 		ASSERT_NE(NULL, self->key[i]);
 	}
 }
 
-FIXTURE_TEARDOWN(yield)
+FIXTURE_TEARDOWN(revocable)
 {
 	unsigned int i;
 
@@ -66,90 +66,90 @@ FIXTURE_TEARDOWN(yield)
 }
 
 /* binds @key to all of @below, a leaf or another key */
-static int yield_bind(FIXTURE_DATA(yield) *self, struct ibv_mr *key, struct ibv_mr *below)
+static int revocable_bind(FIXTURE_DATA(revocable) *self, struct ibv_mr *key, struct ibv_mr *below)
 {
 	return mkt_bind_range(key, MKT_ACCESS_ALL, below,
 			      below == self->leaf ? (uintptr_t)self->at : 0, LENGTH);
 }
 
-static int yield_read(FIXTURE_DATA(yield) *self, uint32_t rkey)
+static int revocable_read(FIXTURE_DATA(revocable) *self, uint32_t rkey)
 {
 	return mkt_touch(&self->s, rkey, MKT_READ, 0, LENGTH);
 }
 
-TEST_F(yield, the_leaf_goes_and_the_key_is_unbound)
+TEST_F(revocable, the_leaf_goes_and_the_key_is_unbound)
 {
 	uint32_t old = self->key[0]->rkey;
 
-	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
-	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, old));
+	ASSERT_EQ(0, revocable_bind(self, self->key[0], self->leaf));
+	EXPECT_EQ(IBV_WC_SUCCESS, revocable_read(self, old));
 	ASSERT_EQ(0, ibv_dereg_mr(self->leaf));
 	self->leaf = NULL;
 	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[0]));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, old));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, revocable_read(self, old));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	/* the next bind changes the tag */
-	self->leaf = yield_leaf(self);
+	self->leaf = revocable_leaf(self);
 	ASSERT_NE(NULL, self->leaf);
-	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
+	ASSERT_EQ(0, revocable_bind(self, self->key[0], self->leaf));
 	EXPECT_EQ(ibv_inc_rkey(old), self->key[0]->rkey);
-	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, self->key[0]->rkey));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, old));
+	EXPECT_EQ(IBV_WC_SUCCESS, revocable_read(self, self->key[0]->rkey));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, revocable_read(self, old));
 	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
 }
 
-TEST_F(yield, keys_over_keys_go_too)
+TEST_F(revocable, keys_over_keys_go_too)
 {
 	unsigned int i;
 
-	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
-	ASSERT_EQ(0, yield_bind(self, self->key[1], self->key[0]));
-	ASSERT_EQ(0, yield_bind(self, self->key[2], self->key[1]));
-	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, self->key[2]->rkey));
+	ASSERT_EQ(0, revocable_bind(self, self->key[0], self->leaf));
+	ASSERT_EQ(0, revocable_bind(self, self->key[1], self->key[0]));
+	ASSERT_EQ(0, revocable_bind(self, self->key[2], self->key[1]));
+	EXPECT_EQ(IBV_WC_SUCCESS, revocable_read(self, self->key[2]->rkey));
 	ASSERT_EQ(0, ibv_dereg_mr(self->leaf));
 	self->leaf = NULL;
 	for (i = 0; i < 3; i++) {
 		EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[i]));
-		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, yield_read(self, self->key[i]->rkey));
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, revocable_read(self, self->key[i]->rkey));
 		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	}
 }
 
 /* a key in between goes, and the keys over it; the one below stays */
-TEST_F(yield, a_key_is_a_leaf)
+TEST_F(revocable, a_key_is_a_leaf)
 {
-	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
-	ASSERT_EQ(0, yield_bind(self, self->key[1], self->key[0]));
+	ASSERT_EQ(0, revocable_bind(self, self->key[0], self->leaf));
+	ASSERT_EQ(0, revocable_bind(self, self->key[1], self->key[0]));
 	ASSERT_EQ(0, ibv_dereg_mr(self->key[0]));
 	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[1]));
-	self->key[0] = yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD);
+	self->key[0] = revocable_key(&self->s.dev[1], IBMKEY_ALLOC_REVOCABLE);
 	ASSERT_NE(NULL, self->key[0]);
 }
 
-TEST_F(yield, a_key_without_the_flag_keeps_the_leaf)
+TEST_F(revocable, a_key_without_the_flag_keeps_the_leaf)
 {
-	struct ibv_mr *firm = yield_key(&self->s.dev[1], 0);
+	struct ibv_mr *firm = revocable_key(&self->s.dev[1], 0);
 
 	ASSERT_NE(NULL, firm);
-	ASSERT_EQ(0, yield_bind(self, self->key[0], self->leaf));
-	ASSERT_EQ(0, yield_bind(self, firm, self->leaf));
+	ASSERT_EQ(0, revocable_bind(self, self->key[0], self->leaf));
+	ASSERT_EQ(0, revocable_bind(self, firm, self->leaf));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
 	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(self->key[0]));
 	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(firm));
-	/* over the key that yields: another key that yields stays bound, too */
-	ASSERT_EQ(0, yield_bind(self, firm, self->key[0]));
-	ASSERT_EQ(0, yield_bind(self, self->key[2], self->leaf));
+	/* over the revocable key: another revocable key stays bound, too */
+	ASSERT_EQ(0, revocable_bind(self, firm, self->key[0]));
+	ASSERT_EQ(0, revocable_bind(self, self->key[2], self->leaf));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
 	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(self->key[0]));
 	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(self->key[2]));
-	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, firm->rkey));
+	EXPECT_EQ(IBV_WC_SUCCESS, revocable_read(self, firm->rkey));
 	ASSERT_EQ(0, ibmkey_unbind(firm));
 	EXPECT_EQ(0, ibv_dereg_mr(self->leaf));
 	self->leaf = NULL;
 	EXPECT_EQ(0, ibv_dereg_mr(firm));
 }
 
-TEST_F(yield, a_window_keeps_the_leaf)
+TEST_F(revocable, a_window_keeps_the_leaf)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
 
@@ -159,40 +159,40 @@ TEST_F(yield, a_window_keeps_the_leaf)
 	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw, self->key[0], 0, LENGTH,
 				     IBV_ACCESS_REMOTE_READ));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
-	EXPECT_EQ(IBV_WC_SUCCESS, yield_read(self, mw->rkey));
+	EXPECT_EQ(IBV_WC_SUCCESS, revocable_read(self, mw->rkey));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-TEST_F(yield, unknown_flags)
+TEST_F(revocable, unknown_flags)
 {
 	errno = 0;
-	EXPECT_ERRNO(EINVAL, yield_key(&self->s.dev[1], IBMKEY_ALLOC_YIELD << 1));
+	EXPECT_ERRNO(EINVAL, revocable_key(&self->s.dev[1], IBMKEY_ALLOC_REVOCABLE << 1));
 }
 
 /* registers the memory, binds the key to it, and deregisters the memory */
-static int yield_turn(void *arg, unsigned int round)
+static int revocable_turn(void *arg, unsigned int round)
 {
-	FIXTURE_DATA(yield) *self = arg;
-	int err = yield_bind(self, self->key[0], self->leaf);
+	FIXTURE_DATA(revocable) *self = arg;
+	int err = revocable_bind(self, self->key[0], self->leaf);
 
 	usleep(2000);
 	err = err ?: ibv_dereg_mr(self->leaf);
 	if (err)
 		return err;
-	self->leaf = yield_leaf(self);
+	self->leaf = revocable_leaf(self);
 	return self->leaf ? 0 : errno;
 }
 
 /* a thread that deregisters an MR of each round, at the same time as the test another one */
-struct yield_other {
+struct revocable_other {
 	pthread_barrier_t begin, end;
 	struct ibv_mr *mr;	/* NULL: no more rounds */
 	int err;
 };
 
-static void *yield_dereg(void *arg)
+static void *revocable_dereg(void *arg)
 {
-	struct yield_other *other = arg;
+	struct revocable_other *other = arg;
 
 	for (;;) {
 		pthread_barrier_wait(&other->begin);
@@ -204,19 +204,19 @@ static void *yield_dereg(void *arg)
 }
 
 /* two threads deregister two leaves of one key: each succeeds, whichever unbinds the key */
-TEST_F(yield, two_leaves_go_at_once)
+TEST_F(revocable, two_leaves_go_at_once)
 {
 	struct mkt_dev *dev = &self->s.dev[0];
-	struct ibv_mr *key = yield_key(dev, IBMKEY_ALLOC_YIELD), *mr;
+	struct ibv_mr *key = revocable_key(dev, IBMKEY_ALLOC_REVOCABLE), *mr;
 	void *host = self->s.arena[0].mem[0].host;
 	unsigned int i, rounds = mkt_scale(2000, 300);
-	struct yield_other other = {};
+	struct revocable_other other = {};
 	pthread_t tid;
 
 	ASSERT_NE(NULL, key);
 	pthread_barrier_init(&other.begin, NULL, 2);
 	pthread_barrier_init(&other.end, NULL, 2);
-	ASSERT_EQ(0, pthread_create(&tid, NULL, yield_dereg, &other));
+	ASSERT_EQ(0, pthread_create(&tid, NULL, revocable_dereg, &other));
 	for (i = 0; i < rounds; i++) {
 		struct ibmkey_range range[2] = {
 			{ .addr = (uintptr_t)host, .length = 64 },
@@ -242,23 +242,23 @@ TEST_F(yield, two_leaves_go_at_once)
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 }
 
-/* a key that yields and has many leaves, which a thread binds again and again */
+/* a revocable key and has many leaves, which a thread binds again and again */
 
 /* more leaves than the kernel looks at in one critical section */
 #define LEAVES 700
 
 /* a key that is bound again and again; each binding has @mr, an MR or a key, at another place */
-struct yield_long {
+struct revocable_long {
 	struct ibv_mr *key, *mr, *other[LEAVES];
 	uint64_t addr;	/* of the other leaves */
 	uint64_t at;	/* of @mr */
 };
 
-static int yield_long_make(struct yield_long *l, struct mkt_dev *dev, void *at)
+static int revocable_long_make(struct revocable_long *l, struct mkt_dev *dev, void *at)
 {
 	struct ibmkey_alloc_attr attr = {
 		.max_entries = LEAVES + 1,
-		.flags = IBMKEY_ALLOC_YIELD,
+		.flags = IBMKEY_ALLOC_REVOCABLE,
 	};
 	unsigned int i;
 
@@ -275,7 +275,7 @@ static int yield_long_make(struct yield_long *l, struct mkt_dev *dev, void *at)
 }
 
 /* binds the key to all leaves; @mr is the first or the last one */
-static int yield_long_bind(struct yield_long *l, bool last)
+static int revocable_long_bind(struct revocable_long *l, bool last)
 {
 	struct ibmkey_range range[LEAVES + 1] = {};
 	unsigned int i;
@@ -291,7 +291,7 @@ static int yield_long_bind(struct yield_long *l, bool last)
 	return ibmkey_bind_list(l->key, 0, LEAVES + 1, range);
 }
 
-static int yield_long_free(struct yield_long *l)
+static int revocable_long_free(struct revocable_long *l)
 {
 	int err = ibv_dereg_mr(l->key);
 	unsigned int i;
@@ -303,9 +303,9 @@ static int yield_long_free(struct yield_long *l)
 	return err;
 }
 
-static int yield_long_step(void *arg, unsigned int round)
+static int revocable_long_step(void *arg, unsigned int round)
 {
-	int err = yield_long_bind(arg, round & 1);
+	int err = revocable_long_bind(arg, round & 1);
 
 	/* a thread that wakes up interrupts the other one */
 	usleep(100 + round % 64 * 30);
@@ -313,14 +313,14 @@ static int yield_long_step(void *arg, unsigned int round)
 }
 
 /* the kernel looks at all leaves of a key, some at a time */
-TEST_F(yield, a_key_of_many_leaves)
+TEST_F(revocable, a_key_of_many_leaves)
 {
-	static struct yield_long l;
+	static struct revocable_long l;
 	bool last;
 
-	ASSERT_EQ(0, yield_long_make(&l, &self->s.dev[0], self->s.arena[0].mem[0].host));
+	ASSERT_EQ(0, revocable_long_make(&l, &self->s.dev[0], self->s.arena[0].mem[0].host));
 	for (last = false;; last = true) {
-		ASSERT_EQ(0, yield_long_bind(&l, last));
+		ASSERT_EQ(0, revocable_long_bind(&l, last));
 		ASSERT_EQ(0, ibv_dereg_mr(l.mr));
 		l.mr = NULL;
 		EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(l.key));
@@ -329,35 +329,35 @@ TEST_F(yield, a_key_of_many_leaves)
 		l.mr = ibv_reg_mr(self->s.dev[0].pd, self->s.arena[0].mem[0].host, 64, 0);
 		ASSERT_NE(NULL, l.mr);
 	}
-	EXPECT_EQ(0, yield_long_free(&l));
+	EXPECT_EQ(0, revocable_long_free(&l));
 }
 
 /*
  * A key of many leaves is bound while the kernel looks at its leaves. Its leaf, a key over the MR,
- * counts once. So a key that does not yield keeps the leaf, and another key that yields stays
+ * counts once. So a key that is not revocable keeps the leaf, and another revocable key stays
  * bound.
  */
-TEST_F(yield, a_key_of_many_leaves_is_bound_meanwhile)
+TEST_F(revocable, a_key_of_many_leaves_is_bound_meanwhile)
 {
 	unsigned int i, done, rounds = mkt_scale(20000, 3000), binds = mkt_scale(3000, 300);
 	struct mkt_dev *dev = &self->s.dev[0];
 	struct ibv_mr *mr, *firm, *soft;
-	static struct yield_long l;
+	static struct revocable_long l;
 	struct mkt_loop loop = {};
 
-	firm = yield_key(dev, 0);
-	soft = yield_key(dev, IBMKEY_ALLOC_YIELD);
+	firm = revocable_key(dev, 0);
+	soft = revocable_key(dev, IBMKEY_ALLOC_REVOCABLE);
 	ASSERT_NE(NULL, firm);
 	ASSERT_NE(NULL, soft);
-	ASSERT_EQ(0, yield_long_make(&l, dev, self->s.arena[0].mem[0].host));
+	ASSERT_EQ(0, revocable_long_make(&l, dev, self->s.arena[0].mem[0].host));
 	mr = l.mr;
-	l.mr = yield_key(dev, IBMKEY_ALLOC_YIELD);
+	l.mr = revocable_key(dev, IBMKEY_ALLOC_REVOCABLE);
 	ASSERT_NE(NULL, l.mr);
 	ASSERT_EQ(0, mkt_bind_range(l.mr, 0, mr, l.addr, 1));
 	l.at = 0;
 	ASSERT_EQ(0, mkt_bind_range(firm, 0, l.mr, 0, 1));
 	ASSERT_EQ(0, mkt_bind_range(soft, 0, l.mr, 0, 1));
-	ASSERT_EQ(0, mkt_loop_start(&loop, yield_long_step, &l));
+	ASSERT_EQ(0, mkt_loop_start(&loop, revocable_long_step, &l));
 	for (i = 0; !atomic_load(&loop.err); i++) {
 		done = atomic_load(&loop.rounds);
 		if (done >= binds || (done >= 10 && i >= rounds))
@@ -370,25 +370,25 @@ TEST_F(yield, a_key_of_many_leaves_is_bound_meanwhile)
 	TH_LOG("%u deregistrations during %u binds", i, atomic_load(&loop.rounds));
 	EXPECT_EQ(0, ibv_dereg_mr(firm));
 	EXPECT_EQ(0, ibv_dereg_mr(soft));
-	EXPECT_EQ(0, yield_long_free(&l));
+	EXPECT_EQ(0, revocable_long_free(&l));
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
 /* a READ succeeds with the right bytes, or it fails */
-TEST_F(yield, while_a_peer_reads)
+TEST_F(revocable, while_a_peer_reads)
 {
 	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 	unsigned int i, rounds = mkt_scale(2000, 200), done = 0;
 	struct mkt_loop loop = {};
 
-	ASSERT_EQ(0, mkt_loop_start(&loop, yield_turn, self));
+	ASSERT_EQ(0, mkt_loop_start(&loop, revocable_turn, self));
 	for (i = 0; !atomic_load(&loop.err); i++) {
 		uint32_t rkey = __atomic_load_n(&self->key[0]->rkey, __ATOMIC_RELAXED);
 
 		if (i >= rounds && done && atomic_load(&loop.rounds) >= 10)
 			break;
 		memset(here, 0, LENGTH);
-		if (yield_read(self, rkey)) {
+		if (revocable_read(self, rkey)) {
 			if (mkt_pair_recover(&self->s.pair))
 				break;
 			continue;
@@ -402,7 +402,7 @@ TEST_F(yield, while_a_peer_reads)
 }
 
 /* the shortest time, in ns, of a deregistration that unbinds a key; 0 after an error */
-static uint64_t yield_time(FIXTURE_DATA(yield) *self)
+static uint64_t revocable_time(FIXTURE_DATA(revocable) *self)
 {
 	uint64_t best = UINT64_MAX, ns;
 	struct timespec from, to;
@@ -410,8 +410,8 @@ static uint64_t yield_time(FIXTURE_DATA(yield) *self)
 
 	for (i = 0; i < 30; i++) {
 		if (!self->leaf)
-			self->leaf = yield_leaf(self);
-		if (!self->leaf || yield_bind(self, self->key[0], self->leaf))
+			self->leaf = revocable_leaf(self);
+		if (!self->leaf || revocable_bind(self, self->key[0], self->leaf))
 			return 0;
 		clock_gettime(CLOCK_MONOTONIC, &from);
 		if (ibv_dereg_mr(self->leaf))
@@ -424,8 +424,8 @@ static uint64_t yield_time(FIXTURE_DATA(yield) *self)
 	return best;
 }
 
-/* makes keys that yield, each bound to an MR, tells how many, and keeps them until it is killed */
-static void yield_crowd(unsigned int most, int to)
+/* makes revocable keys, each bound to an MR, tells how many, and keeps them until it is killed */
+static void revocable_crowd(unsigned int most, int to)
 {
 	unsigned int i, made = 0;
 	struct mkt_dev dev;
@@ -438,7 +438,7 @@ static void yield_crowd(unsigned int most, int to)
 	if (!mr)
 		_exit(2);
 	for (i = 0; i < most; i++) {
-		key = yield_key(&dev, IBMKEY_ALLOC_YIELD);
+		key = revocable_key(&dev, IBMKEY_ALLOC_REVOCABLE);
 		if (!key)
 			break;
 		made += !mkt_bind_range(key, 0, mr, (uintptr_t)host, 64);
@@ -450,7 +450,7 @@ static void yield_crowd(unsigned int most, int to)
 }
 
 /* a deregistration costs what refers to the MR, not what other processes have */
-TEST_F(yield, keys_of_another_process_cost_nothing)
+TEST_F(revocable, keys_of_another_process_cost_nothing)
 {
 	unsigned int made = 0, most = mkt_scale(100000, 20000);
 	uint64_t before, after;
@@ -458,17 +458,17 @@ TEST_F(yield, keys_of_another_process_cost_nothing)
 	pid_t pid;
 
 	ASSERT_EQ(0, pipe(fd));
-	before = yield_time(self);
+	before = revocable_time(self);
 	ASSERT_LT(0, before);
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
 		close(fd[0]);
-		yield_crowd(most, fd[1]);
+		revocable_crowd(most, fd[1]);
 	}
 	close(fd[1]);
 	EXPECT_EQ(sizeof(made), read(fd[0], &made, sizeof(made)));
-	after = yield_time(self);
+	after = revocable_time(self);
 	kill(pid, SIGKILL);
 	EXPECT_EQ(pid, waitpid(pid, &status, 0));
 	close(fd[0]);
