@@ -220,9 +220,9 @@ struct ib_mr *ib_alloc_mkey(struct ib_pd *pd, u32 max_entries);
  * Replaces the binding. Accesses through the old binding have ended when this
  * returns.
  *
- * The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, stay. To change the tag
+ * The low 8 bits of @mkey->lkey and @mkey->rkey, the key portion, stay. To change the key portion
  * together with the layout, call ib_update_fast_reg_key() before: peers that use
- * the old rkey can then reach neither layout. The call takes the tag in @mkey->rkey
+ * the old rkey can then reach neither layout. The call takes the key portion in @mkey->rkey
  * only if the caller has changed it since the last bind or unbind.
  *
  * Return: 0, or a negative errno; then nothing has changed.
@@ -391,12 +391,12 @@ int ib_query_mkey_refused(struct ib_mr *mkey, struct ib_mkey_refused *refused);
  * ib_unbind_mkey() - return a key to its state after ib_alloc_mkey()
  * @mkey: the key
  *
- * No access by the key is in progress when this returns. The tag is incremented,
+ * No access by the key is in progress when this returns. The key portion is incremented,
  * as by ib_inc_rkey(), in @mkey->lkey and @mkey->rkey too: a peer that still uses
  * the old rkey does not reach a later layout. LOCAL_INV and SEND with invalidate
- * increment the tag but not these fields, which the caller may write at the
+ * increment the key portion but not these fields, which the caller may write at the
  * same time. The next ib_bind_mkey_list(), and functions like it, set them to the
- * incremented tag, unless the caller has changed them since the last bind.
+ * incremented key portion, unless the caller has changed them since the last bind.
  * Drops the layouts that are staged for the key.
  *
  * Return: 0, or a negative errno; then nothing has changed: -EINVAL for an MR that

@@ -233,7 +233,7 @@ enum ib_mkey_unbind_attrs {
 	IB_MKEY_ATTR_UNBIND_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	/**
 	 * @IB_MKEY_ATTR_UNBIND_RESP_RKEY: out, u32, optional: the new lkey and rkey
-	 * of the key, with another tag
+	 * of the key, with another key portion
 	 */
 	IB_MKEY_ATTR_UNBIND_RESP_RKEY,
 };
@@ -429,10 +429,10 @@ struct ib_uverbs_mkey_bind {
  */
 enum ib_uverbs_mkey_layout_mask {
 	/**
-	 * @IB_UVERBS_MKEY_LAYOUT_ANY_TAG: if the key is unbound, the request may name
-	 * it by an rkey with any tag
+	 * @IB_UVERBS_MKEY_LAYOUT_ANY_PORTION: if the key is unbound, the request may name
+	 * it by an rkey with any key portion
 	 */
-	IB_UVERBS_MKEY_LAYOUT_ANY_TAG = 1 << 0,
+	IB_UVERBS_MKEY_LAYOUT_ANY_PORTION = 1 << 0,
 	/**
 	 * @IB_UVERBS_MKEY_LAYOUT_REMOTE_INV: a peer may invalidate the key even if the
 	 * request has no remote access flag
@@ -538,7 +538,7 @@ enum ib_uverbs_mkey_reason {
 	IB_UVERBS_MKEY_REASON_ONE_INDEXED,
 	/**
 	 * @IB_UVERBS_MKEY_REASON_ACCESS: a flag of %value, the access flags, is unknown, or
-	 * a key cannot have it
+	 * keys do not support it
 	 */
 	IB_UVERBS_MKEY_REASON_ACCESS,
 	/**
@@ -665,10 +665,10 @@ enum ib_uverbs_mkey_reason {
 	 */
 	IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE,
 	/**
-	 * @IB_UVERBS_MKEY_REASON_TAG: %value, the rkey that the request names, is not that
+	 * @IB_UVERBS_MKEY_REASON_PORTION: %value, the rkey that the request names, is not that
 	 * of the key
 	 */
-	IB_UVERBS_MKEY_REASON_TAG,
+	IB_UVERBS_MKEY_REASON_PORTION,
 	/**
 	 * @IB_UVERBS_MKEY_REASON_NOT_MAPPED: no layout is mapped to the key under the rkey
 	 * %value

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What clap generates of the command line: `mkeyctl completion` prints the script with which a shell
+//! The files that clap generates of the command line: `mkeyctl completion` prints the script with which a shell
 //! completes command lines, and `mkeyctl man` writes the man pages for an installation.
 
 use std::{

@@ -15,7 +15,7 @@ use kernel::{
     prelude::*,
 };
 
-/// Why a key was not created or bound.
+/// The reason for which a key was not created or bound.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
     errno: u32,
@@ -43,7 +43,7 @@ macro_rules! reasons {
 reasons! {
     EINVAL: NOT_A_KEY MAX_ENTRIES COMP_MASK RESERVED KIND ENTRY_SIZE NOT_INTERLEAVED DIMS
         ONE_INDEXED ACCESS LOCAL_WRITE EMPTY STRIDE INDEX_BYTES NO_BYTES NO_REPEAT NO_UNIT RKEY
-        NUM_KEYS TWICE OTHER_DEVICE VERSION DESCRIPTION TAG NOT_MAPPED INDICES;
+        NUM_KEYS TWICE OTHER_DEVICE VERSION DESCRIPTION PORTION NOT_MAPPED INDICES;
     ENOENT: LKEY DESCRIPTION_LKEY;
     EACCES: LEAF_ACCESS;
     ENOSPC: TOO_MANY;
@@ -86,7 +86,7 @@ impl Refused {
         }
     }
 
-    /// Names the array of the caller's that could not be read, if that is the reason.
+    /// Names the array that could not be read, if that is the reason.
     pub(crate) fn of_array(self, addr: u64) -> Self {
         match self {
             Self::FAULT => self.with(addr),

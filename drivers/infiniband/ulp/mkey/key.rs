@@ -160,8 +160,8 @@ pub(crate) struct Described<'a> {
     binding: Option<RcuUnique<Binding>>,
     /// The lkey and rkey that the key gets.
     rkey: Option<u32>,
-    /// `true` if a request may name the unbound key by any tag.
-    any_tag: bool,
+    /// `true` if a request may name the unbound key by any key portion.
+    any_portion: bool,
 }
 
 impl Described<'_> {
@@ -197,7 +197,7 @@ impl Described<'_> {
 
     /// Returns `true` if a request may name the key by `rkey` now.
     pub(crate) fn is_named(&self, rkey: u32) -> bool {
-        self.any_tag || self.key.mr.key() == rkey
+        self.any_portion || self.key.mr.key() == rkey
     }
 
     /// Binds the key to the description in the order of a queue, for a work request that names it
@@ -213,13 +213,13 @@ impl Described<'_> {
         } = self.key;
         let queued = QueuedBind {
             key,
-            any_tag: self.any_tag,
+            any_portion: self.any_portion,
             new_key,
             timeout,
         };
         let bound = region.bind_from_queue(&queued, &core.pins, mr, &mut self.binding);
         bound.map_err(|error| match error {
-            EINVAL => Refused::TAG.with(key.unwrap_or(new_key)),
+            EINVAL => Refused::PORTION.with(key.unwrap_or(new_key)),
             _ => self.why(error.into()),
         })?;
         counters::add(Count::Bind, 1);

@@ -9,11 +9,12 @@
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
 //! | `region/binding/check.rs` | checks a layout and makes a binding of it |
-//! | `region/binding/rights.rs` | supported access flags, the origin of a request, the peers that may use a binding |
+//! | `region/binding/rights.rs` | access flags, the origin of a request, the peers of a binding |
 //! | `region/binding/room.rs` | the memory that a key keeps for its next short binding |
 //! | `region/state.rs` | the part to which pins refer |
 //! | `region/table.rs` | the regions of a device |
-//! | `region/fast_reg.rs`, `region/registration.rs` | regions for fast registration by kernel users |
+//! | `region/fast_reg.rs` | regions for fast registration by kernel users |
+//! | `region/registration.rs` | their registrations |
 //! | `region/staged.rs` | layouts that kernel users stage for a key |
 //! | `region/show.rs` | the regions of a device in debugfs |
 //! | `region/unbind.rs` | unbinds |
@@ -35,37 +36,37 @@
 //!
 //! A count keeps a binding. The region has one reference, and each access in progress has one
 //! (`rust/kernel/sync/rcu_arc.rs`). A binding that was replaced is *retired* until its last
-//! reference is dropped. `RegionState::retired` counts the retired bindings. A change that must leave no
-//! access behind drops the reference of the region, and waits until that count is zero.
+//! reference is dropped. `RegionState::retired` counts the retired bindings. A change that must
+//! leave no access behind drops the reference of the region, and waits until that count is zero.
 //!
-//! # Tags
+//! # Key portions
 //!
-//! The tag of a key is the low 8 bits of its lkey and rkey (`rust/kernel/rdma/mr_key.rs`). `edit`
-//! serialises its changes. After a change, requests with the old lkey or rkey fail. A peer's request
-//! with the old rkey fails even if it is in progress: rxe compares the whole rkey when a request
-//! arrives, and copies bytes later. A binding therefore has a tag, which is compared when bytes are
-//! copied (`Binding::admits`). The lkey of a request of this node is not compared again, because rxe
-//! does not pass it on.
+//! The key portion is the low 8 bits of lkey and rkey (`rust/kernel/rdma/mr_key.rs`).
+//! `edit` serialises its changes. After a change, requests with the old lkey or rkey fail. A peer's
+//! request with the old rkey fails even if it is in progress: rxe compares the whole rkey when a
+//! request arrives, and copies bytes later. A binding therefore has a key portion, which is
+//! compared when bytes are copied (`Binding::admits`). The lkey of a request of this node is not
+//! compared again, because rxe does not pass it on.
 //!
-//! A kernel user chooses the tag of the next bind by `ib_update_fast_reg_key()`, which writes the
-//! fields of `ib_mr`. A request that invalidates the key changes the tag, but not these fields,
-//! which the kernel user may write at the same time. So the fields can differ from the tag although
-//! the kernel user has not chosen one. A region therefore records the last key that this module
-//! wrote to the fields, or that a request took from them (`Edit::last_written`). If the fields have
-//! another value, the kernel user has chosen it since.
+//! A kernel user chooses the key portion of the next bind by `ib_update_fast_reg_key()`, which
+//! writes the fields of `ib_mr`. A request that invalidates the key changes the key portion, but
+//! not these fields, which the kernel user may write at the same time. So the fields can differ
+//! from the key portion although the kernel user has not chosen one. A region therefore records the
+//! last key that this module wrote to the fields, or that a request took from them
+//! (`Edit::last_written`). If the fields have another value, the kernel user has chosen it since.
 
 pub(crate) mod binding;
 pub(crate) mod fast_reg;
 pub(crate) mod flat;
 pub(crate) mod rebind;
 mod registration;
+mod revocable;
 pub(crate) mod show;
 pub(crate) mod staged;
 pub(crate) mod state;
 pub(crate) mod table;
 mod unbind;
 pub(crate) mod window;
-mod revocable;
 
 pub(crate) use binding::rights;
 
@@ -137,12 +138,12 @@ pub(crate) enum Kind {
     },
 }
 
-/// The values that `Region::edit` protects, besides the binding and the tag.
+/// The values that `Region::edit` protects, besides the binding and the key portion.
 pub(crate) struct Edit {
-    /// The last rkey in `ib_mr` that a kernel user did not choose (see Tags above).
+    /// The last rkey in `ib_mr` that a kernel user did not choose (see Key portions above).
     last_written: u32,
-    /// `true` if the key was unbound by the deregistration of a leaf. Its tag changes with the next
-    /// bind.
+    /// `true` if the key was unbound by the deregistration of a leaf. Its key portion changes with
+    /// the next bind.
     revoked: bool,
 }
 
@@ -173,7 +174,7 @@ pub(crate) struct Region {
     room: SpinLock<Room>,
     /// The part to which pins refer.
     pub(crate) state: Arc<RegionState>,
-    /// Why the last work request, or the last call of a kernel user, could not bind the region.
+    /// The reason for which the last work request or call of a kernel user did not bind the region.
     #[pin]
     refused: SpinLock<Refused>,
     /// The charge for the kernel's memory of the region, without its bindings.
@@ -281,8 +282,8 @@ impl Region {
     }
 
     /// Replaces the binding. The result keeps the old binding, as accesses in progress do. The
-    /// caller holds `edit`, or the lock of a new region or of a fast registration. It also holds the
-    /// lock of the pins if another key may refer to this one.
+    /// caller holds `edit`, or the lock of a new region or of a fast registration. It also holds
+    /// the lock of the pins if another key may refer to this one.
     fn exchange_binding(
         self: &Arc<Self>,
         new: Option<RcuUnique<Binding>>,

@@ -351,8 +351,8 @@ impl<State> Mkey<State> {
         Mkey { mr: self.mr, state }
     }
 
-    /// Returns the remote key. An unbind and [`Mkey::stage`] change its tag. A bind by a call keeps
-    /// it.
+    /// Returns the remote key. An unbind and [`Mkey::stage`] change its key portion. A bind by a
+    /// call keeps it.
     pub(crate) fn rkey(&self) -> u32 {
         self.mr.rkey()
     }

@@ -297,7 +297,7 @@ pub fn check_shape(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
     assert_eq!(first, extents);
 }
 
-/// Checks that a byte is found by its address in the first entry, block or index that has it.
+/// Checks that a byte is found by its address in the first entry, block or index with that byte.
 fn check_position(spec: &Spec, layout: &VecLayout, bytes: &[Byte]) {
     let count = spec.count();
     let lowest = bytes.iter().map(|byte| byte.1).min();

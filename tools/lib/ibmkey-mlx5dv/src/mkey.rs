@@ -20,7 +20,7 @@ use ibmkey::{
         ibv_mr,
         ibv_pd,
         IBMKEY_ALLOC_REVOCABLE,
-        IBMKEY_BIND_ANY_TAG,
+        IBMKEY_BIND_ANY_PORTION,
         IBMKEY_BIND_REMOTE_INV, //
     },
     Errno,
@@ -107,11 +107,11 @@ unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mke
     let mr = unsafe { ffi::ibmkey_alloc_ex(attr.pd, &key) };
     // SAFETY: `mr` is NULL or a key that was just created.
     let key = unsafe { mr.as_ref() }.ok_or_else(Errno::last)?;
-    // An invalidation changes the tag of the key, but the lkey and rkey of an mkey must stay. With
-    // ANY_TAG, the next request finds the key and restores the tag.
+    // An invalidation changes the key portion of the key, but the lkey and rkey of an mkey must
+    // stay. With ANY_PORTION, the next request finds the key and restores the key portion.
     let mask = match attr.create_flags & sys::MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE {
-        0 => IBMKEY_BIND_ANY_TAG,
-        _ => IBMKEY_BIND_ANY_TAG | IBMKEY_BIND_REMOTE_INV,
+        0 => IBMKEY_BIND_ANY_PORTION,
+        _ => IBMKEY_BIND_ANY_PORTION | IBMKEY_BIND_REMOTE_INV,
     };
     let mkey = Box::new(Mkey {
         keys: mlx5dv_mkey {

@@ -215,7 +215,7 @@ pub(crate) unsafe fn bind_sges(
     unsafe { bind(fd, handle, &list(access, count, entries)) }
 }
 
-/// Unbinds a key, which changes the tag of its lkey and rkey.
+/// Unbinds a key, which changes the key portion of its lkey and rkey.
 pub(crate) fn unbind(fd: c_int, handle: u32) -> Result<Bound> {
     let mut rkey = 0u32;
 

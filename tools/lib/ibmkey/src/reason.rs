@@ -121,7 +121,7 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
         sys::IB_MKEY_NO_ENTRY => String::new(),
         at => format!("{many}[{at}]"),
     };
-    // A layout of indices has one lkey and one size, and a description has fields of its own.
+    // A layout of indices has one lkey and one size, and a description has other fields.
     let is_indexed = layout.is_some_and(|layout| layout.kind == sys::IB_UVERBS_MKEY_INDEXED);
     let of = |name: &str| match at.as_str() {
         "" => name.to_owned(),
@@ -321,7 +321,7 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
         sys::IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE => {
             format!("the description is not within the MR of the request's lkey {value:#x}")
         }
-        sys::IB_UVERBS_MKEY_REASON_TAG => {
+        sys::IB_UVERBS_MKEY_REASON_PORTION => {
             format!("the rkey {value:#x}, by which the request names mkey, is not that of mkey")
         }
         sys::IB_UVERBS_MKEY_REASON_NOT_MAPPED => {

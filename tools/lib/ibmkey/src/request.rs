@@ -40,12 +40,15 @@ use crate::{
 
 /// The bits of `ibmkey_bind.comp_mask` that `ibmkey_describe()` accepts.
 pub(crate) const KNOWN: u64 =
-    (sys::IBMKEY_BIND_RKEY | sys::IBMKEY_BIND_ANY_TAG | sys::IBMKEY_BIND_REMOTE_INV) as u64;
+    (sys::IBMKEY_BIND_RKEY | sys::IBMKEY_BIND_ANY_PORTION | sys::IBMKEY_BIND_REMOTE_INV) as u64;
 
 /// Returns `ib_uverbs_mkey_layout.comp_mask` for `ibmkey_bind.comp_mask`.
 fn layout_mask(bind: u64) -> u32 {
     let bits = [
-        (sys::IBMKEY_BIND_ANY_TAG, sys::IB_UVERBS_MKEY_LAYOUT_ANY_TAG),
+        (
+            sys::IBMKEY_BIND_ANY_PORTION,
+            sys::IB_UVERBS_MKEY_LAYOUT_ANY_PORTION,
+        ),
         (
             sys::IBMKEY_BIND_REMOTE_INV,
             sys::IB_UVERBS_MKEY_LAYOUT_REMOTE_INV,
@@ -355,7 +358,7 @@ unsafe fn post_send(qp: *mut ibv_qp, send: &mut sys::ibv_send_wr) -> Result {
     Errno::check(ret).map_err(refused_by_qp)
 }
 
-/// Returns `rkey` with the next tag, which the key has after the kernel unbinds it.
+/// Returns `rkey` with the next key portion, which the key has after the kernel unbinds it.
 fn next(rkey: u32) -> u32 {
     (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
 }

@@ -173,12 +173,12 @@ class Transfers(Requests):
             self.bind(key, Description.from_buffer(self.pd, a[::2], remote_invalidate=True))
             self.assertEqual(self.invalidate(key), e.IBV_WC_SUCCESS)
             self.assertEqual(key.query().kind, 0)
-            # The key has the lkey and rkey from before, whose tag is wrong.
+            # The key has the lkey and rkey from before, whose key portion is wrong.
             stale = key.rkey
             key.post_bind(self.loop.qp, Description.from_buffer(self.pd, a[1::2], READ))
             self.assertNotEqual(self.status(), e.IBV_WC_SUCCESS)
             self.loop.reset()
-            self.bind(key, Description.from_buffer(self.pd, a[1::2], READ, any_tag=True))
+            self.bind(key, Description.from_buffer(self.pd, a[1::2], READ, any_portion=True))
             self.assertEqual((key.rkey, self.read(key)), (stale, a[1::2].tobytes()))
 
 

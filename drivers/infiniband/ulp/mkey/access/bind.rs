@@ -146,9 +146,9 @@ fn describe_and_bind(
     worker: &Worker<'_>,
 ) -> Result {
     let is_of_request = |key| mr_key::is_same_index(key, request.rkey);
-    let tag = Refused::TAG.with(request.rkey);
+    let wrong = Refused::PORTION.with(request.rkey);
     if !is_of_request(key.mr().rkey()) {
-        return Err(tag);
+        return Err(wrong);
     }
     if !is_of_request(request.new_key) {
         return Err(Refused::RKEY.with(request.new_key));
@@ -160,7 +160,7 @@ fn describe_and_bind(
     // would make the bind fail.
     drop(reader);
     if !described.is_named(request.rkey) {
-        return Err(tag);
+        return Err(wrong);
     }
     described.bind_from_queue(Some(request.rkey), request.new_key, worker.timeout)
 }

@@ -275,7 +275,7 @@ impl<'a> Description<'a> {
             key,
             binding: Some(self.room.fill(binding)?),
             rkey: None,
-            any_tag: false,
+            any_portion: false,
         })
     }
 }

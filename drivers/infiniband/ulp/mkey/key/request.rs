@@ -11,7 +11,7 @@ use crate::{
         ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
-        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_ANY_TAG as ANY_TAG,
+        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_ANY_PORTION as ANY_PORTION,
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_REMOTE_INV as REMOTE_INV,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
@@ -153,7 +153,7 @@ fn check_header(header: &UapiLayout) -> Result {
     if header.version != IB_MKEY_LAYOUT_VERSION {
         return Err(Refused::VERSION.with(header.version));
     }
-    if header.comp_mask & !(ANY_TAG | REMOTE_INV) != 0 {
+    if header.comp_mask & !(ANY_PORTION | REMOTE_INV) != 0 {
         return Err(Refused::COMP_MASK.with(header.comp_mask));
     }
     uapi::check_kind(header.kind, header.entry_size, header.num_dims)
@@ -174,7 +174,7 @@ pub(crate) fn describe<'k>(
         _ if count == 1 => indexed(key, access, reader),
         _ => Err(Refused::ONE_INDEXED.with(count)),
     }?;
-    described.any_tag = header.comp_mask & ANY_TAG != 0;
+    described.any_portion = header.comp_mask & ANY_PORTION != 0;
     if header.comp_mask & REMOTE_INV != 0 {
         described.allow_remote_inv();
     }

@@ -2,8 +2,8 @@
 
 //! The binding of a region: a layout over leaves. A binding that accesses can find is not changed,
 //! only replaced. `region/binding/check.rs` checks and makes bindings, and
-//! `region/binding/rights.rs` says which peers may use one. `region/binding/room.rs` keeps the memory of
-//! short ones.
+//! `region/binding/rights.rs` says which peers may use one. `region/binding/room.rs` keeps the
+//! memory of short ones.
 //!
 //! A leaf is memory of one of the driver's MRs, or another key. A key that is a leaf is pinned
 //! (`backend/pins.rs`), so its binding stays. All levels below a key therefore stay as the bind
@@ -48,8 +48,8 @@ pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 /// interleaved and indexed layouts have are in boxes, because most layouts are lists.
 pub(crate) type KLayout = Layout<KVVec<Entry>, KVVec<Block>, KBox<Shape>, KIndexed>;
 
-/// The indices of an indexed layout, in the size in which the caller gave them. Their memory need not be
-/// contiguous.
+/// The indices of an indexed layout, in the size in which the caller gave them. Their memory need
+/// not be contiguous.
 pub(crate) enum KIndices {
     /// Of 32 bits.
     U32(KVVec<u32>),
@@ -187,9 +187,9 @@ pub(crate) struct Binding {
     pub(crate) pd: usize,
     /// The number of levels of keys, including this one.
     depth: u8,
-    /// The tag of the rkey by which peers name the binding. The rkey of a memory window is in
-    /// `extra`.
-    tag: u8,
+    /// The key portion of the rkey by which peers name the binding. The rkey of a memory window is
+    /// in `extra`.
+    portion: u8,
     /// The bits [`ON_DEMAND`] and [`PEERS_END`].
     marks: u8,
     /// The number among the bindings of a key; 0 for other regions. Pins are made for it.
@@ -265,8 +265,8 @@ pub(crate) struct Window {
 
 // The documentation says that a binding over one leaf takes 608 bytes beside its entries: the
 // binding with its reference count, the shape, the leaf, and the leaf's pin, each rounded up to a
-// size of the allocator. Only an interleaved layout has a shape. An indexed layout has a smaller box
-// instead.
+// size of the allocator. Only an interleaved layout has a shape. An indexed layout has a smaller
+// box instead.
 const _: () = {
     const BOUND: usize = 192;
     const SHAPE: usize = 256;
@@ -375,7 +375,7 @@ impl Binding {
                 access: Access::default(),
                 pd: pd.as_raw() as usize,
                 depth: 1,
-                tag: 0,
+                portion: 0,
                 marks: 0,
                 number: 0,
                 home: None,

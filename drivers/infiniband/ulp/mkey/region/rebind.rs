@@ -126,9 +126,9 @@ fn repeated<T>(sorted: &[T], index: impl Fn(&T) -> u32) -> Option<&T> {
 /// Makes all `changes`, or none. Sorts the list. An access to a region sees the old or the new
 /// binding. All accesses through the old bindings have ended when this returns without an error.
 ///
-/// Fails while a memory window or a bound key refers to one of the regions, because the rebind would
-/// change the memory to which the window or key gives access. If the wait for accesses through old
-/// bindings ends early, the changes have been made.
+/// Fails while a memory window or a bound key refers to one of the regions, because the rebind
+/// would change the memory to which the window or key gives access. If the wait for accesses
+/// through old bindings ends early, the changes have been made.
 pub(crate) fn apply(
     pins: &Pins,
     changes: &mut [Change<'_>],
@@ -150,7 +150,8 @@ pub(crate) fn apply(
     exchange(pins, &mut all, timeout)
 }
 
-/// Replaces the binding of each region, or of none. Waits for retired bindings that pin one of them.
+/// Replaces the binding of each region, or of none. Waits for retired bindings that pin one of
+/// them.
 fn swap_all(
     pins: &Pins,
     all: &mut [Editing<'_, '_>],
@@ -199,8 +200,8 @@ pub(crate) struct QueuedBind {
     /// which names the MR by its address, after the kernel user has changed the lkey and rkey in
     /// `ib_mr`.
     pub(crate) key: Option<u32>,
-    /// `true` if `key` may have another tag than the MR, while nothing is bound.
-    pub(crate) any_tag: bool,
+    /// `true` if `key` may have another key portion than the MR, while nothing is bound.
+    pub(crate) any_portion: bool,
     /// The lkey and rkey of the MR from then on.
     pub(crate) new_key: u32,
     /// The longest time for which the bind waits for another change of the region.
@@ -233,7 +234,7 @@ impl Region {
     fn check_queued(edit: &Edit, queued: &QueuedBind, mr: &Claimed) -> Result {
         // Another request changed the key meanwhile, or the MR is being destroyed.
         let named = match queued.key {
-            Some(key) => mr.key() == key || queued.any_tag && (mr.is_free() || edit.revoked),
+            Some(key) => mr.key() == key || queued.any_portion && (mr.is_free() || edit.revoked),
             None => mr_key::is_same_index(mr.key(), queued.new_key),
         };
         if !named || (!mr.is_free() && !mr.is_open()) {

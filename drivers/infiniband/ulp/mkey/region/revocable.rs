@@ -149,7 +149,10 @@ impl Core {
         let Some(region) = self.regions.with_state(&of.holder) else {
             return Ok(None);
         };
-        let Kind::Key { revocable: true, .. } = region.kind else {
+        let Kind::Key {
+            revocable: true, ..
+        } = region.kind
+        else {
             return Err(EBUSY);
         };
         let binding = region.binding.get();

@@ -20,15 +20,15 @@ impl Region {
         binding.is_some_and(|binding| binding.allows_remote_inv())
     }
 
-    /// Removes the binding and changes the tag of the lkey and rkey. No access is left when this
-    /// returns without an error.
+    /// Removes the binding and changes the key portion of the lkey and rkey. No access is left when
+    /// this returns without an error.
     ///
     /// # Errors
     ///
     /// `EBUSY` as for [`Self::bind_as`]; `EINVAL` for a request if `key` is not the rkey of the
     /// region, and for a peer if the binding does not allow it; those of
-    /// [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait). After an error of the wait
-    /// the region is unbound, and no access begins.
+    /// [`Pending::wait`](crate::kernel_ext::sync::pending::Pending::wait). After an error of the
+    /// wait the region is unbound, and no access begins.
     pub(crate) fn unbind(
         self: &Arc<Self>,
         pins: &Pins,
@@ -48,8 +48,8 @@ impl Region {
         self.state.retired.wait(timeout)
     }
 
-    /// Takes the binding out and changes the tag. The caller holds the lock of the pins. As for
-    /// [`Self::unbind`].
+    /// Takes the binding out and changes the key portion. The caller holds the lock of the pins. As
+    /// for [`Self::unbind`].
     fn take_out(
         self: &Arc<Self>,
         edit: &mut Edit,
@@ -81,8 +81,8 @@ impl Region {
         Ok(self.exchange_binding(None))
     }
 
-    /// Takes the binding out, without waiting for accesses. No access begins after this returns. The
-    /// caller drops the result, and waits for the retired bindings.
+    /// Takes the binding out, without waiting for accesses. No access begins after this returns.
+    /// The caller drops the result, and waits for the retired bindings.
     pub(crate) fn clear(self: &Arc<Self>, mr: &Claimed) -> Option<RcuArc<Binding>> {
         let many = LockMany::new();
         let _edit = many.lock(&self.edit);

@@ -96,7 +96,7 @@ int ibmkey_query_caps(struct ibv_context *ctx, struct ibmkey_caps *caps);
  * The key is unbound and its length is 0; every access by it fails. Creating a
  * key takes much longer than binding it, so keep it and bind it again, or take it from a
  * pool of ibmkey_pool_create(). The lkey and the rkey stay the same, except for their low
- * 8 bits, the tag.
+ * 8 bits, the key portion.
  *
  * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno.
  */
@@ -132,7 +132,7 @@ struct ibmkey_alloc_attr {
  * caches, which deregister an MR without asking its users. When ibv_dereg_mr() of a leaf
  * returns 0, no access by the key is in progress, and every later access fails until the
  * key is bound again. The field length of the key's struct ibv_mr does not change;
- * ibmkey_query() tells that the key is unbound. The tag changes with the next bind by a
+ * ibmkey_query() tells that the key is unbound. The key portion changes with the next bind by a
  * call, which sets the fields lkey and rkey.
  *
  * The deregistration fails with EBUSY, and the key stays bound, if a memory window, or a
@@ -279,8 +279,8 @@ const char *ibmkey_last_error(void);
  * @mkey: a key, bound or not
  *
  * When this returns, no access uses the old layout any more, and its leaves can
- * be freed. The low 8 bits of @mkey->lkey and @mkey->rkey, the tag, are incremented. So an
- * lkey or rkey from before the call cannot reach a later layout, until the tag has the
+ * be freed. The low 8 bits of @mkey->lkey and @mkey->rkey, the key portion, are incremented. So an
+ * lkey or rkey from before the call cannot reach a later layout, until the key portion has the
  * same value again, after 256 changes.
  *
  * The call waits for accesses in progress. If an access waits for a page of an MR on

@@ -19,10 +19,10 @@ enum ibmkey_bind_mask {
 	/** @IBMKEY_BIND_RKEY: @rkey is valid */
 	IBMKEY_BIND_RKEY = 1 << 0,
 	/**
-	 * @IBMKEY_BIND_ANY_TAG: for ibmkey_describe(): a request with this description
-	 * finds an unbound key by an rkey with any tag
+	 * @IBMKEY_BIND_ANY_PORTION: for ibmkey_describe(): a request with this description
+	 * finds an unbound key by an rkey with any key portion
 	 */
-	IBMKEY_BIND_ANY_TAG = 1 << 1,
+	IBMKEY_BIND_ANY_PORTION = 1 << 1,
 	/**
 	 * @IBMKEY_BIND_REMOTE_INV: for ibmkey_describe(): a peer may invalidate the key by
 	 * SEND with invalidate even if the request has no remote access flag
@@ -177,7 +177,7 @@ int ibmkey_wr_bind(struct ibv_qp_ex *qp, const struct ibmkey_wr *wr);
  * layout any more. If memory of a process holds up an access, the request gives up
  * after some seconds and completes with an error.
  *
- * The request changes the tag of the lkey and rkey, as ibmkey_unbind() does. This
+ * The request changes the key portion of the lkey and rkey, as ibmkey_unbind() does. This
  * call sets @mkey->lkey and rkey to the new ones, ibv_inc_rkey(@mkey->rkey). A program
  * that posts IBV_WR_LOCAL_INV itself, or learns from a completion with
  * IBV_WC_WITH_INV that a peer has invalidated the key, does the same. If the request

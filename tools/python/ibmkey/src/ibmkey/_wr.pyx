@@ -64,7 +64,7 @@ cdef extern from "infiniband/mkey_wr.h" nogil:
         uint32_t rkey
     int IBMKEY_LIST
     int IBMKEY_INTERLEAVED
-    int IBMKEY_BIND_ANY_TAG
+    int IBMKEY_BIND_ANY_PORTION
     int IBMKEY_BIND_REMOTE_INV
     size_t ibmkey_describe(const ibmkey_bind *bind, void *to, size_t room)
     int ibmkey_post_bind(ibv_qp *qp, const ibmkey_wr *wr, uint64_t wr_id, unsigned send_flags)
@@ -121,13 +121,13 @@ cdef ibv_qp_ex *extended(qp) except NULL:
     return found
 
 
-def describe(layout, bint any_tag, bint remote_invalidate):
+def describe(layout, bint any_portion, bint remote_invalidate):
     """Returns the description of a layout as bytes."""
     cdef Described d = Described(layout)
     cdef ibmkey_bind bind
     cdef size_t length
     memset(&bind, 0, sizeof(bind))
-    bind.comp_mask = (IBMKEY_BIND_ANY_TAG if any_tag else 0) | (IBMKEY_BIND_REMOTE_INV if remote_invalidate else 0)
+    bind.comp_mask = (IBMKEY_BIND_ANY_PORTION if any_portion else 0) | (IBMKEY_BIND_REMOTE_INV if remote_invalidate else 0)
     bind.kind = d.kind
     bind.num_entries = d.entries
     if d.kind == <uint32_t>IBMKEY_LIST:

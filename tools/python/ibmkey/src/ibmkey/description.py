@@ -26,14 +26,14 @@ class Description:
         access: int = 0,
         *,
         keep: object = None,
-        any_tag: bool = False,
+        any_portion: bool = False,
         remote_invalidate: bool = False,
     ) -> None:
         """Describes a layout whose blocks name MRs by their lkeys.
 
         ``access`` is a set of ``IBV_ACCESS_*``, which the key then has. ``keep`` is an object, such as the MR,
-        that must exist as long as a key is bound to the layout. With ``any_tag``, a request finds an unbound key by
-        an rkey with any tag. With ``remote_invalidate``, a peer may invalidate the key by SEND with
+        that must exist as long as a key is bound to the layout. With ``any_portion``, a request finds an unbound key by
+        an rkey with any key portion. With ``remote_invalidate``, a peer may invalidate the key by SEND with
         invalidate even if ``access`` has no remote flag.
         """
         self.pd = pd
@@ -42,7 +42,7 @@ class Description:
         if not self.layout.length:
             raise LayoutError("the layout", "has no bytes, and a key describes at least one byte")
         self._keep = keep
-        self._bytes = _wr.describe(self.layout, any_tag, remote_invalidate)
+        self._bytes = _wr.describe(self.layout, any_portion, remote_invalidate)
         self._mr = memory.register(pd, self._bytes)
         self._text: tuple[int, int, int] | None = (self._mr.buf, len(self._bytes), self._mr.lkey)
 

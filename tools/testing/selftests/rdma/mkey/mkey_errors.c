@@ -133,7 +133,7 @@ TEST_F(errors, nothing_described)
 /* no field of a later version is known; only struct ibmkey_bind has any bit */
 TEST_F(errors, comp_mask)
 {
-	const uint64_t known = IBMKEY_BIND_RKEY | IBMKEY_BIND_ANY_TAG | IBMKEY_BIND_REMOTE_INV;
+	const uint64_t known = IBMKEY_BIND_RKEY | IBMKEY_BIND_ANY_PORTION | IBMKEY_BIND_REMOTE_INV;
 	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_mr *key = self->s.key[1];
 	const struct ibmkey_range right = {
@@ -257,7 +257,7 @@ TEST_F(errors, unknown_lkey)
 
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, 0));
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, UINT32_MAX));
-	/* an index that is in use, with another tag */
+	/* an index that is in use, with another key portion */
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey ^ 1));
 	/* an index that is not in use */
 	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10,

@@ -134,7 +134,7 @@ static int order_round(struct order_queue *queue)
 	int err = 0;
 
 	memset(queue->received, 0, 2 * LENGTH);
-	/* one bind changes the tag, the other one does not */
+	/* one bind changes the key portion, the other one does not */
 	for (i = 0; i < 2 && !err; i++) {
 		struct ibmkey_wr wr;
 		struct mkt_wr write = {
@@ -201,7 +201,7 @@ FIXTURE_VARIANT(order)
 
 FIXTURE_VARIANT_ADD(order, rc) { .flags = 0 };
 FIXTURE_VARIANT_ADD(order, uc) { .flags = MKT_QP_UC };
-/* a bind that is executed again fails, because the first one changed the tag */
+/* a bind that is executed again fails, because the first one changed the key portion */
 FIXTURE_VARIANT_ADD(order, lost) { .flags = MKT_QP_LOSSY, .netem = "loss 8%" };
 FIXTURE_VARIANT_ADD(order, reordered) { .flags = MKT_QP_LOSSY, .netem = "delay 4ms reorder 40%" };
 

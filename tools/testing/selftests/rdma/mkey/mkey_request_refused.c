@@ -361,10 +361,10 @@ TEST_F(refused, key)
 	struct ibmkey_refused refused = {};
 
 	ASSERT_NE(NULL, pd);
-	/* another tag than that of the key */
+	/* another key portion than that of the key */
 	self->wr.mkey = &wrong;
 	wrong.rkey = key->rkey ^ 1;
-	REFUSED(EINVAL, TAG, NO_ENTRY);
+	REFUSED(EINVAL, PORTION, NO_ENTRY);
 	/* no key: an ordinary MR, and nothing */
 	wrong.rkey = self->text.mr->rkey;
 	ASSERT_EQ(IBV_WC_MW_BIND_ERR, mkt_request_status(&self->s.pair.end[0], &self->wr));

@@ -88,7 +88,7 @@ TEST_F(revocable, the_leaf_goes_and_the_key_is_unbound)
 	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key[0]));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, revocable_read(self, old));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	/* the next bind changes the tag */
+	/* the next bind changes the key portion */
 	self->leaf = revocable_leaf(self);
 	ASSERT_NE(NULL, self->leaf);
 	ASSERT_EQ(0, revocable_bind(self, self->key[0], self->leaf));

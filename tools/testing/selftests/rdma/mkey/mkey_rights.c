@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Access flags at the time of the access. A key is bound in turn to a zone that a peer
- * may use and to one that it may not, or under another tag; or an MR is registered again over
+ * may use and to one that it may not, or under another key portion; or an MR is registered again over
  * them. Whatever a peer requests, and whenever, the second zone is neither read nor written.
  * sets: smp
  */
@@ -20,7 +20,7 @@
 /* how the peer's rkey gets to the second zone */
 enum rights_way {
 	RIGHTS_BIND,		/* a key is bound to it */
-	RIGHTS_TAG,		/* a key is bound to it under another tag */
+	RIGHTS_PORTION,	/* a key is bound to it under another key portion */
 	RIGHTS_REREG,		/* an MR is registered again over it */
 	RIGHTS_REREG_PD,	/* the same, in another PD with the same flags */
 };
@@ -45,7 +45,7 @@ FIXTURE_VARIANT(rights)
 
 FIXTURE_VARIANT_ADD(rights, bind) { .way = RIGHTS_BIND };
 FIXTURE_VARIANT_ADD(rights, bind_odp) { .way = RIGHTS_BIND, .flags = IBV_ACCESS_ON_DEMAND };
-FIXTURE_VARIANT_ADD(rights, bind_tag) { .way = RIGHTS_TAG };
+FIXTURE_VARIANT_ADD(rights, bind_tag) { .way = RIGHTS_PORTION };
 FIXTURE_VARIANT_ADD(rights, rereg) { .way = RIGHTS_REREG };
 FIXTURE_VARIANT_ADD(rights, rereg_pd) { .way = RIGHTS_REREG_PD };
 
@@ -64,7 +64,7 @@ FIXTURE_SETUP(rights)
 	ASSERT_NE(NULL, self->leaf);
 	self->pd = ibv_alloc_pd(self->s.dev[1].ctx);
 	ASSERT_NE(NULL, self->pd);
-	self->mr = self->way <= RIGHTS_TAG ? self->s.key[1] : self->leaf;
+	self->mr = self->way <= RIGHTS_PORTION ? self->s.key[1] : self->leaf;
 	self->rkey = self->mr->rkey;
 }
 
@@ -100,7 +100,7 @@ static int rights_bind_tag(FIXTURE_DATA(rights) *self, unsigned int which, uint3
 }
 
 /*
- * Zone 0 with all access flags; zone 1 with local ones only, under another tag, or in the
+ * Zone 0 with all access flags; zone 1 with local ones only, under another key portion, or in the
  * other PD.
  */
 static int rights_turn(FIXTURE_DATA(rights) *self, unsigned int which)
@@ -115,7 +115,7 @@ static int rights_turn(FIXTURE_DATA(rights) *self, unsigned int which)
 		if (which)
 			return mkt_bind_range(self->mr, access, self->leaf, addr, LENGTH);
 		return mkt_bind_strided(self->mr, access, self->leaf, addr, 16, 32, LENGTH / 16);
-	case RIGHTS_TAG:
+	case RIGHTS_PORTION:
 		return rights_bind_tag(self, which, which ? ibv_inc_rkey(self->rkey) : self->rkey);
 	case RIGHTS_REREG:
 		what |= IBV_REREG_MR_CHANGE_ACCESS;
@@ -203,8 +203,8 @@ TEST_F(rights, replay)
 	EXPECT_EQ(1, mkt_replay_send(&replay, OPEN, 512));
 	ASSERT_EQ(0, rights_turn(self, 1));
 	EXPECT_EQ(0, mkt_replay_send(&replay, SECRET, 512));
-	if (self->way == RIGHTS_TAG) {
-		/* the same bytes under a new tag */
+	if (self->way == RIGHTS_PORTION) {
+		/* the same bytes under a new key portion */
 		ASSERT_EQ(0, rights_bind_tag(self, 0, ibv_inc_rkey(self->rkey)));
 		EXPECT_EQ(0, mkt_replay_send(&replay, OPEN, 512));
 	}

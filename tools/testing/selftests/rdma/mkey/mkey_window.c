@@ -211,7 +211,7 @@ TEST_F(window, invalidate_refused)
 	struct mkt_arena *arena = &self->s.arena[1];
 	struct ibmkey_range range = { .length = 10 };
 	uint32_t rkey[] = {
-		[1] = self->key->rkey ^ 3,		/* the wrong tag */
+		[1] = self->key->rkey ^ 3,		/* the wrong key portion */
 		[2] = self->s.plain[1].mr->rkey,	/* an ordinary MR */
 		[3] = arena->leaf[2].mr->rkey,		/* an MR of device memory */
 	};
@@ -244,7 +244,7 @@ TEST_F(window, invalidate_refused)
 TEST_F(window, hidden_region)
 {
 	struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[1], 64, 0, 0);
-	unsigned int tag, bad = 0;
+	unsigned int portion, bad = 0;
 	uint64_t counter = 0;
 	struct ibv_mr *mr;
 
@@ -252,9 +252,9 @@ TEST_F(window, hidden_region)
 	mr = ibv_reg_dm_mr(self->s.dev[1].pd, dm, 0, 64,
 			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
 	ASSERT_NE(NULL, mr);
-	for (tag = 0; tag < 256; tag++)
+	for (portion = 0; portion < 256; portion++)
 		bad += !!window_inv(&self->s.pair, MKT_LOCAL_INV,
-				    ((mr->rkey >> 8) - 1) << 8 | tag);
+				    ((mr->rkey >> 8) - 1) << 8 | portion);
 	EXPECT_EQ(0, bad);
 	/* adds 3 */
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, mr->rkey, MKT_FETCH_ADD, 0, 8));

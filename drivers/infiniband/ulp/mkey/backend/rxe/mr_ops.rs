@@ -34,7 +34,8 @@ use kernel::{
     prelude::*,
 };
 
-// SAFETY: The pointer is to an MR that has the table, so it is claimed. rxe holds a reference to it.
+// SAFETY: The pointer is to an MR that has the table, so it is claimed. rxe holds a reference to
+// it.
 unsafe impl FromC for &ClaimedRxeMr {
     type C = *mut rxe_mr;
 }
@@ -209,7 +210,7 @@ export_c! {
         let window = unsafe { RxeMw::new(pd.device(), bind.mw_rkey, mw) };
         let request = window::WindowRequest {
             // rxe uses only the low 8 bits of the new rkey.
-            rkey: mr_key::with_tag_of(bind.mw_rkey, bind.rkey),
+            rkey: mr_key::with_portion_of(bind.mw_rkey, bind.rkey),
             lkey: bind.mr_lkey,
             addr: bind.addr,
             length: bind.length,

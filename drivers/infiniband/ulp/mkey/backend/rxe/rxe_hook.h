@@ -49,7 +49,7 @@ ib_mkey_rxe_fill_peer(struct ib_mkey_rxe_peer *peer, struct rxe_qp *qp,
 	return peer;
 }
 
-/* Returns the index in an lkey or rkey; the low 8 bits are the tag. */
+/* Returns the index in an lkey or rkey; the low 8 bits are the key portion. */
 static inline u32 ib_mkey_rxe_index(u32 key)
 {
 	return key >> 8;

@@ -82,7 +82,7 @@ impl Binding {
             pd: pd.as_raw() as usize,
             // This is at most `MAX_LEVELS`.
             depth: depth as u8,
-            tag: 0,
+            portion: 0,
             marks: if on_demand { ON_DEMAND } else { 0 },
             number: 0,
             home: None,
@@ -91,8 +91,8 @@ impl Binding {
     }
 }
 
-/// Returns what a binding of `layout` has besides the layout: the range of a key, or the layout over
-/// memory if a leaf is a key; and the `window`.
+/// Returns what a binding of `layout` has besides the layout: the range of a key, or the layout
+/// over memory if a leaf is a key; and the `window`.
 fn over_keys(
     layout: &KLayout,
     leaves: &[Leaf],

@@ -62,7 +62,7 @@ impl Binding {
     /// Sets the rkey by which peers name the binding. The caller does this before an access can
     /// find the binding.
     pub(crate) fn set_rkey(&mut self, rkey: u32) {
-        self.tag = mr_key::tag(rkey);
+        self.portion = mr_key::portion(rkey);
     }
 
     /// Lets peers invalidate the binding even if it has no remote access flag. The caller does this
@@ -84,16 +84,16 @@ impl Binding {
             Some(Extra::Registered(registered)) => {
                 mr.pd() as usize == peer.pd && registered.key == peer.rkey
             }
-            _ => admits(mr.pd() as usize, self.tag, peer),
+            _ => admits(mr.pd() as usize, self.portion, peer),
         }
     }
 }
 
 /// Returns `true` if `peer` may use the binding of a key in the domain `pd`. A binding that `peer`
-/// found by an earlier rkey has another tag.
+/// found by an earlier rkey has another key portion.
 #[inline]
-fn admits(pd: usize, tag: u8, peer: &Peer) -> bool {
-    pd == peer.pd && tag == mr_key::tag(peer.rkey)
+fn admits(pd: usize, portion: u8, peer: &Peer) -> bool {
+    pd == peer.pd && portion == mr_key::portion(peer.rkey)
 }
 
 #[cfg(CONFIG_KUNIT = "y")]

@@ -44,9 +44,9 @@ mod tests {
     /// A key refuses a request with the rkey of an earlier binding.
     #[test]
     fn a_key_admits_its_tag_alone() {
-        for tag in 0..=0xff {
-            assert!(admits(PEER.pd, tag, &PEER) == (u32::from(tag) == PEER.rkey & 0xff));
-            assert!(!admits(0x3000, tag, &PEER));
+        for portion in 0..=0xff {
+            assert!(admits(PEER.pd, portion, &PEER) == (u32::from(portion) == PEER.rkey & 0xff));
+            assert!(!admits(0x3000, portion, &PEER));
         }
     }
 
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn a_window_admits_its_rkey_alone() {
         for qp in [0, PEER.qp] {
-            for tag in 0..=0xff {
-                let rkey = mr_key::with_tag_of(PEER.rkey, tag);
+            for portion in 0..=0xff {
+                let rkey = mr_key::with_portion_of(PEER.rkey, portion);
                 let admits = window(qp).admits(&Peer { rkey, ..PEER });
                 assert!(admits == (rkey == PEER.rkey));
             }

@@ -147,7 +147,7 @@ static int binding(struct reg_test *test)
 	expect_is(reg_peek(test, next), 120);
 	expect_is(reg_inv_status(test, there, next), IB_WC_SUCCESS);
 	expect_is(reg_peek(test, next), -IB_WC_REM_ACCESS_ERR);
-	/* That has changed the tag, so the rkey names nothing. */
+	/* That has changed the key portion, so the rkey names nothing. */
 	expect(reg_inv_status(test, there, next) != IB_WC_SUCCESS);
 
 	return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The tag of a kernel user's key: what the user chooses, and what invalidations make of it. */
+/* The key portion of a kernel user's key: what the user chooses, and what invalidations make of it. */
 
 #include "mkey_reg.h"
 
@@ -11,7 +11,7 @@ static int bind(struct reg_test *test, struct ib_mr *key)
 	return ib_bind_mkey_list(key, &one, 1, REG_ACCESS);
 }
 
-/* Chooses the tag of @rkey, and binds the key. */
+/* Chooses the key portion of @rkey, and binds the key. */
 static int bind_as(struct reg_test *test, struct ib_mr *key, u32 rkey)
 {
 	ib_update_fast_reg_key(key, rkey & 0xff);
@@ -29,7 +29,7 @@ static int changed(struct reg_test *test, struct ib_mr *key, u32 old, u32 rkey)
 	return 0;
 }
 
-/* Two tags in turn: one of them is the next one of the other. */
+/* Two key portions in turn: one of them is the next one of the other. */
 static int alternate(struct reg_test *test, struct ib_mr *key)
 {
 	u32 rkey[2] = { key->rkey, key->rkey ^ 1 };
@@ -43,7 +43,7 @@ static int alternate(struct reg_test *test, struct ib_mr *key)
 	return ret;
 }
 
-/* Invalidations leave the fields of ib_mr, which do not choose a tag after that. */
+/* Invalidations leave the fields of ib_mr, which do not choose a key portion after that. */
 static int invalidated(struct reg_test *test, struct ib_mr *key)
 {
 	u32 old = key->rkey, next = ib_inc_rkey(old);
@@ -56,7 +56,7 @@ static int invalidated(struct reg_test *test, struct ib_mr *key)
 	if (ret)
 		return ret;
 
-	/* A second invalidation finds nothing bound, and changes the tag once more. */
+	/* A second invalidation finds nothing bound, and changes the key portion once more. */
 	old = next;
 	next = ib_inc_rkey(old);
 	expect_is(reg_inv_status(test, &test->there, old), IB_WC_SUCCESS);
@@ -75,7 +75,7 @@ static int invalidated(struct reg_test *test, struct ib_mr *key)
 	return changed(test, key, old, old ^ 0x40);
 }
 
-/* The tag that REG_MR has used is no choice for a later bind by a call. */
+/* The key portion that REG_MR has used is no choice for a later bind by a call. */
 static int requested(struct reg_test *test, struct ib_mr *key)
 {
 	struct ib_sge one = reg_range(&test->there, 40, 1);
@@ -113,7 +113,7 @@ static int unbound(struct reg_test *test, struct ib_mr *key)
 }
 
 /**
- * reg_tags() - choose tags, and let invalidations change them
+ * reg_tags() - choose key portions, and let invalidations change them
  * @test: connected sides
  *
  * Return: 0, or an error if a condition did not hold.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: The tag of a key: the low 8 bits of its lkey and rkey. A bind can set it, and an
+ * subject: The key portion of a key: the low 8 bits of its lkey and rkey. A bind can set it, and an
  * unbind, an invalidation and the return to a pool change it. An lkey or rkey from before then
  * fails in every verb. mkey_rights tests requests in progress or replayed.
  */
@@ -10,7 +10,7 @@
 #define LENGTH 8192
 #define TAG_ACCESS (MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL)
 
-FIXTURE(tag)
+FIXTURE(portion)
 {
 	struct mkt_setup s;
 	struct ibv_mr *key;	/* of side 1, the peer's target */
@@ -19,7 +19,7 @@ FIXTURE(tag)
 	struct ibmkey_range range;	/* of the leaf */
 };
 
-FIXTURE_SETUP(tag)
+FIXTURE_SETUP(portion)
 {
 	MKT_SETUP(&self->s, .host = 64 * 1024, .max_entries = 4);
 	self->key = self->s.key[1];
@@ -32,7 +32,7 @@ FIXTURE_SETUP(tag)
 	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, 4096));
 }
 
-FIXTURE_TEARDOWN(tag)
+FIXTURE_TEARDOWN(portion)
 {
 	mkt_request_free(&self->text);
 	EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
@@ -41,8 +41,8 @@ FIXTURE_TEARDOWN(tag)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* binds the key with all access flags; @rkey 0 keeps the tag */
-static int tag_bind(FIXTURE_DATA(tag) *self, uint32_t rkey)
+/* binds the key with all access flags; @rkey 0 keeps the key portion */
+static int portion_bind(FIXTURE_DATA(portion) *self, uint32_t rkey)
 {
 	struct ibmkey_bind bind = {
 		.comp_mask = rkey ? IBMKEY_BIND_RKEY : 0,
@@ -58,7 +58,7 @@ static int tag_bind(FIXTURE_DATA(tag) *self, uint32_t rkey)
 }
 
 /* a request of side 0 that uses @rkey of side 1 */
-static struct mkt_wr tag_wr(FIXTURE_DATA(tag) *self, enum mkt_op op, uint32_t rkey)
+static struct mkt_wr portion_wr(FIXTURE_DATA(portion) *self, enum mkt_op op, uint32_t rkey)
 {
 	bool atomic = op == MKT_FETCH_ADD || op == MKT_CMP_SWAP || op == MKT_ATOMIC_WRITE;
 
@@ -76,7 +76,7 @@ static struct mkt_wr tag_wr(FIXTURE_DATA(tag) *self, enum mkt_op op, uint32_t rk
 }
 
 /* the status of each request of a peer by @rkey is @status */
-static int tag_peer(FIXTURE_DATA(tag) *self, uint32_t rkey, int status)
+static int portion_peer(FIXTURE_DATA(portion) *self, uint32_t rkey, int status)
 {
 	static const enum mkt_op ops[] = {
 		MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE, MKT_FLUSH,
@@ -84,7 +84,7 @@ static int tag_peer(FIXTURE_DATA(tag) *self, uint32_t rkey, int status)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(ops); i++) {
-		struct mkt_wr wr = tag_wr(self, ops[i], rkey);
+		struct mkt_wr wr = portion_wr(self, ops[i], rkey);
 		int got = mkt_status(&self->s.pair, 0, &wr);
 
 		if (got != status) {
@@ -99,7 +99,7 @@ static int tag_peer(FIXTURE_DATA(tag) *self, uint32_t rkey, int status)
 }
 
 /* requests of side 1 whose SGE has @lkey succeed if it @works; rxe tells no reason */
-static int tag_local(FIXTURE_DATA(tag) *self, uint32_t lkey, bool works)
+static int portion_local(FIXTURE_DATA(portion) *self, uint32_t lkey, bool works)
 {
 	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ };
 	unsigned int i;
@@ -126,7 +126,7 @@ static int tag_local(FIXTURE_DATA(tag) *self, uint32_t lkey, bool works)
 }
 
 /* @old works nowhere, and the key's own lkey and rkey everywhere */
-static void tag_changed(struct __test_metadata *_metadata, FIXTURE_DATA(tag) *self,
+static void portion_changed(struct __test_metadata *_metadata, FIXTURE_DATA(portion) *self,
 			uint32_t old)
 {
 	struct ibmkey_info info = {};
@@ -137,44 +137,44 @@ static void tag_changed(struct __test_metadata *_metadata, FIXTURE_DATA(tag) *se
 	EXPECT_EQ(0, ibmkey_query(self->key, &info));
 	EXPECT_EQ(self->key->rkey, info.rkey);
 	EXPECT_EQ(self->key->lkey, info.lkey);
-	ASSERT_EQ(0, tag_peer(self, old, IBV_WC_REM_ACCESS_ERR));
-	ASSERT_EQ(0, tag_local(self, old, false));
-	ASSERT_EQ(0, tag_peer(self, self->key->rkey, IBV_WC_SUCCESS));
-	ASSERT_EQ(0, tag_local(self, self->key->lkey, true));
+	ASSERT_EQ(0, portion_peer(self, old, IBV_WC_REM_ACCESS_ERR));
+	ASSERT_EQ(0, portion_local(self, old, false));
+	ASSERT_EQ(0, portion_peer(self, self->key->rkey, IBV_WC_SUCCESS));
+	ASSERT_EQ(0, portion_local(self, self->key->lkey, true));
 }
 
-TEST_F(tag, a_bind_keeps_or_sets_it)
+TEST_F(portion, a_bind_keeps_or_sets_it)
 {
 	uint32_t old = self->key->rkey;
 
-	ASSERT_EQ(0, tag_bind(self, 0));
+	ASSERT_EQ(0, portion_bind(self, 0));
 	EXPECT_EQ(old, self->key->rkey);
-	EXPECT_EQ(0, tag_peer(self, old, IBV_WC_SUCCESS));
-	ASSERT_EQ(0, tag_bind(self, ibv_inc_rkey(old)));
+	EXPECT_EQ(0, portion_peer(self, old, IBV_WC_SUCCESS));
+	ASSERT_EQ(0, portion_bind(self, ibv_inc_rkey(old)));
 	EXPECT_EQ(ibv_inc_rkey(old), self->key->rkey);
-	tag_changed(_metadata, self, old);
-	ASSERT_EQ(0, tag_bind(self, old ^ 0x80));
+	portion_changed(_metadata, self, old);
+	ASSERT_EQ(0, portion_bind(self, old ^ 0x80));
 	EXPECT_EQ(old ^ 0x80, self->key->rkey);
-	tag_changed(_metadata, self, ibv_inc_rkey(old));
+	portion_changed(_metadata, self, ibv_inc_rkey(old));
 	/* another key's rkey is refused and changes nothing */
-	EXPECT_EQ(EINVAL, tag_bind(self, old ^ 0x100));
+	EXPECT_EQ(EINVAL, portion_bind(self, old ^ 0x100));
 	EXPECT_EQ(old ^ 0x80, self->key->rkey);
-	EXPECT_EQ(0, tag_peer(self, self->key->rkey, IBV_WC_SUCCESS));
+	EXPECT_EQ(0, portion_peer(self, self->key->rkey, IBV_WC_SUCCESS));
 }
 
-TEST_F(tag, an_unbind_changes_it)
+TEST_F(portion, an_unbind_changes_it)
 {
 	uint32_t old = self->key->rkey;
 
-	ASSERT_EQ(0, tag_bind(self, 0));
+	ASSERT_EQ(0, portion_bind(self, 0));
 	ASSERT_EQ(0, ibmkey_unbind(self->key));
 	EXPECT_EQ(ibv_inc_rkey(old), self->key->rkey);
-	ASSERT_EQ(0, tag_bind(self, 0));
-	tag_changed(_metadata, self, old);
+	ASSERT_EQ(0, portion_bind(self, 0));
+	portion_changed(_metadata, self, old);
 }
 
 /* binds the key of side 1 by a request; returns its status */
-static int tag_request(FIXTURE_DATA(tag) *self, uint64_t mask, int access)
+static int portion_request(FIXTURE_DATA(portion) *self, uint64_t mask, int access)
 {
 	struct ibmkey_bind bind = {
 		.comp_mask = mask,
@@ -191,7 +191,7 @@ static int tag_request(FIXTURE_DATA(tag) *self, uint64_t mask, int access)
 }
 
 /* a peer's SEND that invalidates @rkey; returns its status, or -1 */
-static int tag_send_inv(FIXTURE_DATA(tag) *self, uint32_t rkey)
+static int portion_send_inv(FIXTURE_DATA(portion) *self, uint32_t rkey)
 {
 	struct mkt_wr send = { .op = MKT_SEND_INV, .rkey = rkey, .imm = rkey };
 	struct mkt_wr recv = { .op = MKT_SEND };
@@ -200,21 +200,21 @@ static int tag_send_inv(FIXTURE_DATA(tag) *self, uint32_t rkey)
 	return mkt_exec(&self->s.pair, 0, &send, &recv, &result) ? -1 : (int)result.status;
 }
 
-TEST_F(tag, an_invalidation_changes_it)
+TEST_F(portion, an_invalidation_changes_it)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
 	struct ibmkey_info info = {};
 	uint32_t old = self->key->rkey;
 	struct ibv_wc wc;
 
-	ASSERT_EQ(0, tag_bind(self, 0));
+	ASSERT_EQ(0, portion_bind(self, 0));
 	ASSERT_EQ(0, ibmkey_post_unbind(self->s.pair.end[1].qp, self->key, 1,
 					IBV_SEND_SIGNALED));
 	ASSERT_EQ(0, mkt_poll(&self->s.pair.end[1], &wc));
 	ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
 	EXPECT_EQ(ibv_inc_rkey(old), self->key->rkey);
-	ASSERT_EQ(IBV_WC_SUCCESS, tag_request(self, 0, TAG_ACCESS));
-	tag_changed(_metadata, self, old);
+	ASSERT_EQ(IBV_WC_SUCCESS, portion_request(self, 0, TAG_ACCESS));
+	portion_changed(_metadata, self, old);
 
 	/* the stale rkey invalidates nothing */
 	inv.rkey = old;
@@ -225,23 +225,23 @@ TEST_F(tag, an_invalidation_changes_it)
 	EXPECT_EQ(self->key->rkey, info.rkey);
 }
 
-TEST_F(tag, a_peer_s_invalidation_changes_it)
+TEST_F(portion, a_peer_s_invalidation_changes_it)
 {
 	uint32_t old = self->key->rkey;
 
-	ASSERT_EQ(0, tag_bind(self, 0));
-	ASSERT_EQ(IBV_WC_SUCCESS, tag_send_inv(self, old));
+	ASSERT_EQ(0, portion_bind(self, 0));
+	ASSERT_EQ(IBV_WC_SUCCESS, portion_send_inv(self, old));
 	/* the library learns it from the next call */
-	ASSERT_EQ(0, tag_bind(self, 0));
+	ASSERT_EQ(0, portion_bind(self, 0));
 	EXPECT_EQ(ibv_inc_rkey(old), self->key->rkey);
-	tag_changed(_metadata, self, old);
+	portion_changed(_metadata, self, old);
 }
 
 /*
  * Without a remote access flag a peer may invalidate a key only if its description says so. A call
  * with the same layout says nothing of that, although ib_mkey moves the old binding.
  */
-TEST_F(tag, a_call_does_not_keep_remote_inv)
+TEST_F(portion, a_call_does_not_keep_remote_inv)
 {
 	struct ibmkey_info info = {};
 	unsigned int i;
@@ -251,7 +251,7 @@ TEST_F(tag, a_call_does_not_keep_remote_inv)
 		ASSERT_EQ(0, ibmkey_query(self->key, &info));
 		self->key->rkey = info.rkey;
 		ASSERT_EQ(IBV_WC_SUCCESS,
-			  tag_request(self, IBMKEY_BIND_REMOTE_INV, IBV_ACCESS_LOCAL_WRITE));
+			  portion_request(self, IBMKEY_BIND_REMOTE_INV, IBV_ACCESS_LOCAL_WRITE));
 		if (i) {
 			ASSERT_EQ(0, ibmkey_unbind(self->key));
 			ASSERT_EQ(0, ibmkey_bind_list(self->key, IBV_ACCESS_LOCAL_WRITE, 1,
@@ -259,37 +259,37 @@ TEST_F(tag, a_call_does_not_keep_remote_inv)
 		}
 		ASSERT_EQ(0, ibmkey_query(self->key, &info));
 		/* the SEND itself succeeds; the peer's QP ends in an error */
-		EXPECT_EQ(IBV_WC_SUCCESS, tag_send_inv(self, info.rkey));
+		EXPECT_EQ(IBV_WC_SUCCESS, portion_send_inv(self, info.rkey));
 		EXPECT_EQ(i ? IBMKEY_LIST : IBMKEY_UNBOUND, mkt_kind_of(self->key));
 	}
 	EXPECT_EQ(0, mkt_pair_recover(&self->s.pair));
 }
 
 /* a request names the key by its current rkey, unless the description allows any */
-TEST_F(tag, a_request_with_a_stale_rkey)
+TEST_F(portion, a_request_with_a_stale_rkey)
 {
 	uint32_t old = self->key->rkey, now;
 
-	ASSERT_EQ(0, tag_bind(self, 0));
+	ASSERT_EQ(0, portion_bind(self, 0));
 	ASSERT_EQ(0, ibmkey_unbind(self->key));
 	now = self->key->rkey;
 	self->key->rkey = old;
-	EXPECT_EQ(IBV_WC_MW_BIND_ERR, tag_request(self, 0, TAG_ACCESS));
+	EXPECT_EQ(IBV_WC_MW_BIND_ERR, portion_request(self, 0, TAG_ACCESS));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	self->key->rkey = old;
-	EXPECT_EQ(IBV_WC_SUCCESS, tag_request(self, IBMKEY_BIND_ANY_TAG, TAG_ACCESS));
+	EXPECT_EQ(IBV_WC_SUCCESS, portion_request(self, IBMKEY_BIND_ANY_PORTION, TAG_ACCESS));
 	self->key->lkey = old;
-	tag_changed(_metadata, self, now);
+	portion_changed(_metadata, self, now);
 	/* it is bound now: only its own rkey will do */
 	self->key->rkey = now;
-	EXPECT_EQ(IBV_WC_MW_BIND_ERR, tag_request(self, IBMKEY_BIND_ANY_TAG, TAG_ACCESS));
+	EXPECT_EQ(IBV_WC_MW_BIND_ERR, portion_request(self, IBMKEY_BIND_ANY_PORTION, TAG_ACCESS));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	EXPECT_EQ(0, tag_bind(self, 0));
+	EXPECT_EQ(0, portion_bind(self, 0));
 	EXPECT_EQ(old, self->key->rkey);
 }
 
 /* peers that knew the rkey do not reach what the next owner of a pool key binds */
-TEST_F(tag, a_key_of_a_pool)
+TEST_F(portion, a_key_of_a_pool)
 {
 	struct ibmkey_pool *pool;
 	uint32_t old;
@@ -298,13 +298,13 @@ TEST_F(tag, a_key_of_a_pool)
 	ASSERT_NE(NULL, pool);
 	self->key = ibmkey_pool_get(pool);
 	ASSERT_NE(NULL, self->key);
-	ASSERT_EQ(0, tag_bind(self, 0));
+	ASSERT_EQ(0, portion_bind(self, 0));
 	old = self->key->rkey;
-	EXPECT_EQ(0, tag_peer(self, old, IBV_WC_SUCCESS));
+	EXPECT_EQ(0, portion_peer(self, old, IBV_WC_SUCCESS));
 	ASSERT_EQ(0, ibmkey_pool_put(pool, self->key));
 	ASSERT_EQ(self->key, ibmkey_pool_get(pool));
-	ASSERT_EQ(0, tag_bind(self, 0));
-	tag_changed(_metadata, self, old);
+	ASSERT_EQ(0, portion_bind(self, 0));
+	portion_changed(_metadata, self, old);
 	EXPECT_EQ(0, ibmkey_pool_put(pool, self->key));
 	EXPECT_EQ(0, ibmkey_pool_destroy(pool));
 }
