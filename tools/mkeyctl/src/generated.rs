@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files that clap generates of the command line: `mkeyctl completion` prints the script with which a shell
-//! completes command lines, and `mkeyctl man` writes the man pages for an installation.
+//! Generated from the command line by clap: the script with which a shell completes command lines
+//! (`mkeyctl completion`), and the man pages for an installation (`mkeyctl man`).
 
 use std::{
     error::Error,

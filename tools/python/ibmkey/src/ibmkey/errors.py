@@ -8,6 +8,7 @@ import os
 
 from pyverbs.pyverbs_error import PyverbsError
 
+
 def registration_reason(errno: int, access: int) -> str | None:
     """Returns why memory could not be registered, as far as the errno and the access flags tell."""
     from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_WRITE
