@@ -67,7 +67,7 @@ static void shuffle(uint32_t *index, size_t count)
 }
 
 /* Bytes from one block to the next in each of three dimensions. */
-static void strides(size_t block, int64_t stride[3])
+static void strides(size_t block, __s64 stride[3])
 {
 	stride[2] = 2 * block;
 	stride[1] = INNER * stride[2] + block;
@@ -77,7 +77,7 @@ static void strides(size_t block, int64_t stride[3])
 static size_t offset_of(const struct layouts *layouts, size_t i)
 {
 	const size_t block = layouts->block;
-	int64_t stride[3];
+	__s64 stride[3];
 
 	switch (layouts->shape) {
 	case THREE_DIMS:
