@@ -5,10 +5,15 @@
 //! A packet of 4 KiB is the unit in which the kernel uses a layout: one seek,
 //! then every run of it.
 
+#[allow(unreachable_pub)]
+#[path = "../tests/common/runs.rs"]
+mod runs;
+
 use std::hint::black_box;
 use std::time::Instant;
 
 use ib_mkey_layout::{Block, Entry, Interleaved, Layout, List, Run, MAX_DIMS};
+use runs::HasRuns;
 
 type VecLayout = Layout<Vec<Entry>, Vec<Block>>;
 

@@ -8,7 +8,7 @@ use core::slice;
 
 use super::dims::{Digits, Dims, MAX_DIMS};
 use super::extent::Extent;
-use super::run::{step, Run};
+use super::run::{step, Row, Run};
 
 /// A repeated block of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -107,12 +107,33 @@ impl Block {
     }
 
     /// Returns `true` if the distance between this block and `other` is the same at each index tuple.
-    pub(super) fn moves_as(&self, other: &Self, dims: &Dims) -> bool {
+    fn moves_as(&self, other: &Self, dims: &Dims) -> bool {
         let strides = dims.inner_first(&self.stride);
         strides
             .zip(dims.inner_first(&other.stride))
             .zip(dims.counts())
             .all(|((a, b), count)| a == b || count.get() == 1)
+    }
+
+    /// Returns `true` if `blocks` are the fields of records of one leaf: at one index of all dimensions
+    /// but the innermost, the bytes of each record are in order, and no two records share bytes.
+    pub(super) fn are_records(blocks: &[Self], dims: &Dims) -> bool {
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
+            return false;
+        };
+        let in_order = |(block, next): (&Self, &Self)| {
+            block.leaf == next.leaf
+                && block.moves_as(next, dims)
+                && matches!(next.addr.checked_sub(block.addr), Some(far) if far >= block.bytes_count)
+        };
+        // The addresses rise, so this is the length of a record.
+        let length = last
+            .addr
+            .saturating_sub(first.addr)
+            .saturating_add(last.bytes_count);
+        let stride = dims.inner_first(&first.stride).next();
+        blocks.iter().zip(blocks.iter().skip(1)).all(in_order)
+            && stride.is_some_and(|stride| stride.unsigned_abs() >= length)
     }
 }
 
@@ -124,18 +145,19 @@ pub(super) struct BlocksWalk<'a> {
     /// The index tuple of the next piece, and the number of its block.
     digits: Digits,
     next: usize,
-    /// The size of all blocks, if they have one size, one leaf and the same strides.
-    even: Option<NonZeroU64>,
+    /// Bytes of an index tuple.
+    group: NonZeroU64,
+    /// `true` if the blocks are [records](Block::are_records).
+    is_records: bool,
 }
 
 impl<'a> BlocksWalk<'a> {
     /// Returns a cursor at the piece of `offset`, and the position in the piece. There are `group`
-    /// bytes for each index tuple. `even` is the size of all blocks, if they have one size, one leaf
-    /// and the same strides.
+    /// bytes for each index tuple. `is_records` is the value of [`Block::are_records`].
     pub(super) fn seek(
         blocks: &'a [Block],
         dims: &'a Dims,
-        (group, even): (NonZeroU64, Option<NonZeroU64>),
+        (group, is_records): (NonZeroU64, bool),
         offset: u64,
     ) -> Option<(Self, u64)> {
         step();
@@ -152,7 +174,8 @@ impl<'a> BlocksWalk<'a> {
             dims,
             digits: dims.digits(tuple),
             next,
-            even,
+            group,
+            is_records,
         };
         Some((walk, pos.wrapping_sub(blocks.get(next)?.start)))
     }
@@ -163,40 +186,39 @@ impl<'a> BlocksWalk<'a> {
         Some(block.piece(self.dims, &self.digits))
     }
 
-    /// Returns the next piece and the number of pieces in `bytes` bytes, if all pieces have one leaf
-    /// and one size, and all blocks have the same strides.
-    pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
-        let size = self.even?;
-        let count = usize::try_from(bytes / size).ok()?;
-        (count > 1).then_some((self.piece()?, count))
+    /// Returns the bytes and the number of the whole records in the first `bytes` bytes that differ in
+    /// the innermost index alone, if the next piece begins a record, and if there are several.
+    pub(super) fn records(&self, bytes: u64) -> Option<(u64, u64)> {
+        let ([count, ..], [digit, ..]) = (self.dims.counts(), &self.digits) else {
+            return None;
+        };
+        let count = count.get().checked_sub(*digit)?.min(bytes / self.group);
+        let found = self.is_records && self.next == 0 && count > 1;
+        found.then(|| (self.group.get().wrapping_mul(count), count))
     }
 
-    /// Takes the next `count` pieces, which are [`even`](Self::even).
-    pub(super) fn take(&mut self, count: usize) -> BlockAddrs<'_, 'a> {
-        let rest = self.blocks.get(self.next..).unwrap_or_default().iter();
-        let after = self.next.wrapping_add(count);
-        self.next = after.checked_rem(self.blocks.len()).unwrap_or(0);
-        let mut strides = self
-            .blocks
-            .iter()
-            .flat_map(|block| self.dims.inner_first(&block.stride));
-        BlockAddrs {
-            moved: self.moved(),
-            stride: strides.next().copied().unwrap_or(0),
-            rest,
+    /// Takes the next `count` [records](Self::records), from position `at` of the access on.
+    pub(super) fn take(&mut self, count: u64, at: u64) -> RecordRows<'a> {
+        let mut row = Row {
             count,
-            walk: self,
+            at,
+            step: self.group.get(),
+            ..Row::of(0, 0, 0)
+        };
+        if let Some(first) = self.blocks.first() {
+            let piece = first.piece(self.dims, &self.digits);
+            let mut strides = self.dims.inner_first(&first.stride);
+            row.leaf = first.leaf;
+            row.addr = piece.addr.wrapping_sub(first.addr);
+            row.stride = strides.next().copied().unwrap_or(0);
         }
-    }
-
-    /// Returns the distance from each block at index zero to its repetition at the index tuple of the
-    /// next piece, if all blocks have the same strides.
-    fn moved(&self) -> u64 {
-        let first = self.blocks.first();
-        first.map_or(0, |block| {
-            let piece = block.piece(self.dims, &self.digits);
-            piece.addr.wrapping_sub(block.addr)
-        })
+        let [digit, ..] = &mut self.digits;
+        *digit = digit.wrapping_add(count).wrapping_sub(1);
+        self.dims.advance(&mut self.digits);
+        RecordRows {
+            fields: self.blocks.iter(),
+            row,
+        }
     }
 
     /// Returns the next piece, and advances.
@@ -212,55 +234,33 @@ impl<'a> BlocksWalk<'a> {
     }
 }
 
-/// The addresses of successive pieces of repeated blocks that have the same strides.
-#[derive(Debug)]
-pub struct BlockAddrs<'r, 'a> {
-    /// The blocks of the present index tuple that are left.
-    rest: slice::Iter<'a, Block>,
-    /// The distance from each block at index zero to its repetition at this index tuple.
-    moved: u64,
-    /// The stride of the innermost dimension.
-    stride: i64,
-    /// The number of pieces that are left.
-    count: usize,
-    /// The cursor. Its block is that of the first piece after these.
-    walk: &'r mut BlocksWalk<'a>,
+/// A row for each field of some records; an iterator over [`Row`]. The pieces of a row do not follow
+/// one another in the access: its [`step`](Row::step) is the size of a record.
+#[derive(Clone, Debug)]
+pub struct RecordRows<'a> {
+    fields: slice::Iter<'a, Block>,
+    /// The row of a field without bytes at address zero.
+    row: Row,
 }
 
-impl BlockAddrs<'_, '_> {
-    /// Advances to the next index tuple.
-    fn next_tuple(&mut self) {
-        self.rest = self.walk.blocks.iter();
-        let (dims, digits) = (self.walk.dims, &mut self.walk.digits);
-        match (dims.counts(), digits.first_mut()) {
-            ([count, ..], Some(digit)) if digit.wrapping_add(1) < count.get() => {
-                *digit = digit.wrapping_add(1);
-                self.moved = self.moved.wrapping_add(self.stride as u64);
-            }
-            _ => {
-                dims.advance(digits);
-                self.moved = self.walk.moved();
-            }
-        }
+impl RecordRows<'_> {
+    /// Returns the leaf.
+    pub fn leaf(&self) -> u32 {
+        self.row.leaf
     }
 }
 
-impl Iterator for BlockAddrs<'_, '_> {
-    type Item = u64;
+impl Iterator for RecordRows<'_> {
+    type Item = Row;
 
     #[inline]
-    fn next(&mut self) -> Option<u64> {
-        self.count = self.count.checked_sub(1)?;
-        let addr = self.rest.next()?.addr.wrapping_add(self.moved);
-        if self.rest.as_slice().is_empty() {
-            self.next_tuple();
-        }
-        Some(addr)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.count, Some(self.count))
+    fn next(&mut self) -> Option<Row> {
+        let field = self.fields.next()?;
+        Some(Row {
+            addr: self.row.addr.wrapping_add(field.addr),
+            len: field.bytes_count,
+            at: self.row.at.wrapping_add(field.start),
+            ..self.row
+        })
     }
 }
-
-impl ExactSizeIterator for BlockAddrs<'_, '_> {}

@@ -237,18 +237,17 @@ impl<'a> GridWalk<'a> {
         }
     }
 
-    /// Returns the first piece of the grid and the number of pieces in `bytes` bytes, if it is more
-    /// than one.
+    /// Returns the bytes and the number of the pieces in `bytes` bytes, if there are several.
     #[inline]
-    pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
-        let count = usize::try_from(bytes / self.grid.bytes).ok()?;
-        (count > 1).then_some((self.grid.piece, count))
+    pub(super) fn even(&self, bytes: u64) -> Option<(u64, u64)> {
+        let count = bytes / self.grid.bytes;
+        (count > 1).then(|| (self.grid.bytes.get().wrapping_mul(count), count))
     }
 
     /// Takes the next `count` pieces. The first one is at position `at` of the access.
-    pub(super) fn take(&mut self, count: usize, at: u64) -> GridRows<'_, 'a> {
+    pub(super) fn take(&mut self, count: u64, at: u64) -> GridRows<'_, 'a> {
         GridRows {
-            left: count as u64,
+            left: count,
             at,
             walk: self,
         }

@@ -3,7 +3,7 @@
 //! Blocks of one size at the places that indices give.
 
 use super::extent::{Extent, Reach};
-use super::pieces::{Pieces, PiecesWalk, Scale};
+use super::pieces::{Pieces, Scale};
 use super::run::{step, Error, Part, Run};
 
 /// Indices of one of two sizes.
@@ -203,14 +203,14 @@ impl<I: Indices> Indexed<I> {
         }
     }
 
-    /// Returns a cursor at the block of `offset`, and the position in the block.
-    pub(super) fn seek(&self, offset: u64) -> Option<(PiecesWalk<'_>, u64)> {
+    /// Returns the blocks from that of `offset` on, and the position in the first one.
+    pub(super) fn seek(&self, offset: u64) -> Option<(Pieces<'_>, u64)> {
         let (at, pos) = self.find(offset)?;
         let pieces = match self.indices.as_slice() {
-            IndexSlice::U32(indices) => Pieces::U32(indices, self.scale),
-            IndexSlice::U64(indices) => Pieces::U64(indices, self.scale),
+            IndexSlice::U32(indices) => Pieces::U32(indices.get(at..)?, self.scale),
+            IndexSlice::U64(indices) => Pieces::U64(indices.get(at..)?, self.scale),
         };
-        Some((PiecesWalk::at(pieces, at), pos))
+        Some((pieces, pos))
     }
 
     /// Returns the block of `offset`, and the position in the block.

@@ -22,8 +22,8 @@ enum Method {
     Grid(Grid),
     /// The blocks are visited one by one.
     Blocks {
-        /// The size of all blocks, if they have one size, one leaf and the same strides.
-        even: Option<NonZeroU64>,
+        /// `true` if they are [records](Block::are_records).
+        is_records: bool,
     },
 }
 
@@ -47,7 +47,7 @@ impl Shape {
         dims: Dims::UNUSED,
         group: NonZeroU64::MIN,
         length: 0,
-        method: Method::Blocks { even: None },
+        method: Method::Blocks { is_records: false },
     };
 
     /// Makes the shape of `blocks`, and places them. The errors are those of
@@ -80,21 +80,11 @@ impl Shape {
                 self.method = Method::Grid(Grid::new(piece, self.group, counts.zip(strides)));
             }
             None => {
-                let even = Self::even(&self.dims, blocks);
-                self.method = Method::Blocks { even };
+                let is_records = Block::are_records(blocks, &self.dims);
+                self.method = Method::Blocks { is_records };
             }
         }
         Ok(())
-    }
-
-    /// Returns the size of all blocks, if they have one size, one leaf and the same strides.
-    fn even(dims: &Dims, blocks: &[Block]) -> Option<NonZeroU64> {
-        let first = blocks.first()?;
-        let of = |block: &Block| (block.leaf(), block.bytes_count());
-        let is_even = blocks
-            .iter()
-            .all(|block| of(block) == of(first) && block.moves_as(first, dims));
-        NonZeroU64::new(first.bytes_count()).filter(|_| is_even)
     }
 
     /// Returns the piece that the blocks form at the first index tuple, and its strides. Returns
@@ -266,10 +256,7 @@ impl<S: DerefMut<Target = [Block]>, P: Borrow<Shape>> Interleaved<S, P> {
 
     fn seek_block(&self, offset: u64) -> Option<(BlocksWalk<'_>, u64)> {
         let shape = self.shape.borrow();
-        let even = match &shape.method {
-            Method::Blocks { even } => *even,
-            Method::Grid(_) => None,
-        };
-        BlocksWalk::seek(&self.blocks, &shape.dims, (shape.group, even), offset)
+        let is_records = matches!(shape.method, Method::Blocks { is_records: true });
+        BlocksWalk::seek(&self.blocks, &shape.dims, (shape.group, is_records), offset)
     }
 }

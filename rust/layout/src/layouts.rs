@@ -11,7 +11,7 @@ use super::indexed::{AsIndexed, NoIndexed};
 use super::interleaved::{Interleaved, Shape};
 use super::list::List;
 use super::pieces::Entry;
-use super::rows::{Rows, Runs, Walk};
+use super::rows::{Rows, Walk};
 use super::run::{check_range, Error, Part, Row, Run};
 
 /// The layout that is bound to a key.
@@ -113,15 +113,6 @@ where
             Self::Indexed(indexed) => indexed.as_indexed().seek(offset).map(pieces),
         };
         Ok(Rows::new(len, found.ok_or(Error::Range)?))
-    }
-
-    /// Returns the runs that make up `len` bytes from `offset` on, in order.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Range`] if the range is outside the layout.
-    pub fn runs(&self, offset: u64, len: u64) -> Result<Runs<'_>, Error> {
-        Ok(Runs::new(self.rows(offset, len)?))
     }
 
     /// Returns the one place of `len` bytes from `offset` on, for an access that cannot be split.

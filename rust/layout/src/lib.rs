@@ -46,7 +46,7 @@ mod run;
 #[cfg(test)]
 mod seek_tests;
 
-pub use self::block::{Block, BlockAddrs};
+pub use self::block::{Block, RecordRows};
 pub use self::compose::{compose, pieces, Counts, Inner, Place};
 pub use self::dims::MAX_DIMS;
 pub use self::extent::{Extent, Reach};
@@ -55,6 +55,6 @@ pub use self::indexed::{AsIndexed, IndexSlice, Indexed, Indices, NoIndexed};
 pub use self::interleaved::{Interleaved, Shape};
 pub use self::layouts::Layout;
 pub use self::list::List;
-pub use self::pieces::{Addrs, Entry, Scale};
-pub use self::rows::{GatherList, Rows, Runs, Segment};
+pub use self::pieces::{Entry, Pieces, Scale};
+pub use self::rows::{GatherList, Rows, Segment};
 pub use self::run::{Error, Part, Row, Run};

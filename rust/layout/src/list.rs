@@ -5,7 +5,7 @@
 use core::ops::DerefMut;
 
 use super::extent::Reach;
-use super::pieces::{Entry, Pieces, PiecesWalk};
+use super::pieces::{Entry, Pieces};
 use super::run::{step, Error, Run};
 
 /// Ranges, one after another.
@@ -93,10 +93,10 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
         all.map_or(Ok(()), each)
     }
 
-    /// Returns a cursor at the entry of `offset`, and the position in the entry.
-    pub(super) fn seek(&self, offset: u64) -> Option<(PiecesWalk<'_>, u64)> {
+    /// Returns the entries from that of `offset` on, and the position in the first one.
+    pub(super) fn seek(&self, offset: u64) -> Option<(Pieces<'_>, u64)> {
         let (index, pos) = self.find(offset)?;
-        Some((PiecesWalk::at(Pieces::Entries(&self.entries), index), pos))
+        Some((Pieces::Entries(self.entries.get(index..)?), pos))
     }
 
     /// Returns the entry of `offset`, and the position in the entry.

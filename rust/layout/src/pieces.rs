@@ -4,7 +4,6 @@
 
 use core::mem::size_of;
 
-use super::block::BlockAddrs;
 use super::extent::Extent;
 use super::run::{distance, step, Error, Part, Row, Run};
 
@@ -144,9 +143,9 @@ impl Scale {
     }
 }
 
-/// Pieces at any places.
+/// Pieces at any places, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pieces<'a> {
+pub enum Pieces<'a> {
     /// The entries.
     Entries(&'a [Entry]),
     /// The blocks of 32-bit indices.
@@ -155,22 +154,28 @@ pub(super) enum Pieces<'a> {
     U64(&'a [u64], Scale),
 }
 
-impl Pieces<'_> {
-    /// Returns the pieces from piece `at` on.
-    fn after(&self, at: usize) -> Self {
-        match *self {
-            Self::Entries(entries) => Self::Entries(entries.get(at..).unwrap_or_default()),
-            Self::U32(indices, scale) => Self::U32(indices.get(at..).unwrap_or_default(), scale),
-            Self::U64(indices, scale) => Self::U64(indices.get(at..).unwrap_or_default(), scale),
-        }
-    }
+/// The most pieces of a row, so that a row takes a bounded time, also if its pieces are joined.
+const MAX_ROW: u64 = 256;
 
+impl Pieces<'_> {
     /// Returns the number of pieces.
-    fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
             Self::Entries(entries) => entries.len(),
             Self::U32(indices, _) => indices.len(),
             Self::U64(indices, _) => indices.len(),
+        }
+    }
+
+    /// Returns piece `at`, if there is one.
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<Run> {
+        match self {
+            Self::Entries(entries) => entries.get(at).map(Entry::run),
+            Self::U32(indices, scale) => {
+                indices.get(at).map(|index| scale.block(u64::from(*index)))
+            }
+            Self::U64(indices, scale) => indices.get(at).map(|index| scale.block(*index)),
         }
     }
 
@@ -186,94 +191,26 @@ impl Pieces<'_> {
         })
     }
 
-    /// Returns piece `at`, if there is one.
+    /// Takes the first `count` pieces, or all.
     #[inline]
-    pub(super) fn get(&self, at: usize) -> Option<Run> {
-        match self {
-            Self::Entries(entries) => entries.get(at).map(Entry::run),
-            Self::U32(indices, scale) => {
-                indices.get(at).map(|index| scale.block(u64::from(*index)))
-            }
-            Self::U64(indices, scale) => indices.get(at).map(|index| scale.block(*index)),
+    pub(super) fn take(&mut self, count: usize) -> Self {
+        fn split<'a, T>(of: &mut &'a [T], count: usize) -> &'a [T] {
+            let (taken, rest) = of.split_at_checked(count).unwrap_or((*of, &[]));
+            *of = rest;
+            taken
         }
-    }
-}
-
-/// The addresses of a gather list, in order. A loop for each variant takes less time for an address
-/// than the iterator over all of them.
-#[derive(Debug)]
-pub enum Addrs<'r, 'a> {
-    /// Those of entries.
-    Entries(&'a [Entry]),
-    /// Those of the blocks of 32-bit indices.
-    U32(&'a [u32], Scale),
-    /// Those of the blocks of 64-bit indices.
-    U64(&'a [u64], Scale),
-    /// Those of repeated blocks.
-    Blocks(BlockAddrs<'r, 'a>),
-}
-
-/// Takes the first element off a slice.
-#[inline]
-fn take_first<'a, T>(of: &mut &'a [T]) -> Option<&'a T> {
-    let (first, rest) = of.split_first()?;
-    *of = rest;
-    Some(first)
-}
-
-impl Iterator for Addrs<'_, '_> {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        step();
         match self {
-            Self::Entries(entries) => take_first(entries).map(Entry::addr),
-            Self::U32(indices, scale) => {
-                take_first(indices).map(|index| scale.addr(u64::from(*index)))
-            }
-            Self::U64(indices, scale) => take_first(indices).map(|index| scale.addr(*index)),
-            Self::Blocks(blocks) => blocks.next(),
+            Self::Entries(entries) => Self::Entries(split(entries, count)),
+            Self::U32(indices, scale) => Self::U32(split(indices, count), *scale),
+            Self::U64(indices, scale) => Self::U64(split(indices, count), *scale),
         }
     }
 
+    /// Returns the bytes and the number of the first pieces in `bytes` bytes that have the leaf and
+    /// size of the first one, unless they begin with a row.
     #[inline]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let count = match self {
-            Self::Entries(entries) => entries.len(),
-            Self::U32(indices, _) => indices.len(),
-            Self::U64(indices, _) => indices.len(),
-            Self::Blocks(blocks) => blocks.len(),
-        };
-        (count, Some(count))
-    }
-}
-
-impl ExactSizeIterator for Addrs<'_, '_> {}
-
-/// The most pieces of a row, so that a row takes a bounded time, also if its pieces are joined.
-const MAX_ROW: u64 = 256;
-
-/// A cursor over the rows of some pieces.
-#[derive(Clone, Debug)]
-pub(super) struct PiecesWalk<'a> {
-    pieces: Pieces<'a>,
-    /// The number of the next piece.
-    next: usize,
-}
-
-impl<'a> PiecesWalk<'a> {
-    /// Makes a cursor at piece `next`.
-    pub(super) fn at(pieces: Pieces<'a>, next: usize) -> Self {
-        Self { pieces, next }
-    }
-
-    /// Returns the next piece and the number of pieces of its leaf and size that follow in `bytes`
-    /// bytes, unless they begin with a row.
-    #[inline]
-    pub(super) fn even(&self, bytes: u64) -> Option<(Run, usize)> {
-        let rest = self.pieces.after(self.next);
-        let [first, second, third] = rest.first_three()?;
+    pub(super) fn even(&self, bytes: u64) -> Option<(u64, u64)> {
+        let [first, second, third] = self.first_three()?;
         let most = usize::try_from(bytes.checked_div(first.len)?).ok()?;
         let is_even = |piece: &Run| (piece.leaf, piece.len) == (first.leaf, first.len);
         let far = second.addr.wrapping_sub(first.addr);
@@ -281,59 +218,49 @@ impl<'a> PiecesWalk<'a> {
         if most < 3 || is_row || !is_even(&second) || !is_even(&third) {
             return None;
         }
-        let most = most.min(rest.len());
-        let count = match rest {
-            Pieces::Entries(entries) => entries.get(..most)?.iter().position(|entry| {
+        let most = most.min(self.count());
+        let count = match self {
+            Self::Entries(entries) => entries.get(..most)?.iter().position(|entry| {
                 step();
                 !is_even(&entry.run())
             }),
             // All blocks have one size.
-            Pieces::U32(..) | Pieces::U64(..) => None,
+            Self::U32(..) | Self::U64(..) => None,
         };
-        Some((first, count.unwrap_or(most)))
+        let count = count.unwrap_or(most) as u64;
+        Some((first.len.wrapping_mul(count), count))
     }
 
-    /// Takes the next `count` pieces, which are [`even`](Self::even).
-    #[inline]
-    pub(super) fn take<'r>(&mut self, count: usize) -> Addrs<'r, 'a> {
-        let rest = self.pieces.after(self.next);
-        self.next = self.next.saturating_add(count);
-        match rest {
-            Pieces::Entries(all) => Addrs::Entries(all.get(..count).unwrap_or_default()),
-            Pieces::U32(all, scale) => Addrs::U32(all.get(..count).unwrap_or_default(), scale),
-            Pieces::U64(all, scale) => Addrs::U64(all.get(..count).unwrap_or_default(), scale),
-        }
-    }
-
-    /// Returns the next row: pieces that are in `bytes` bytes, at least one. Examines no more.
+    /// Takes the next row: pieces that are in `bytes` bytes, at least one. Examines no more.
     #[inline]
     pub(super) fn next_row(&mut self, bytes: u64) -> Option<Row> {
         step();
-        let first = self.pieces.get(self.next)?;
-        let mut row = Row::of(first.leaf, first.addr, first.len);
+        let first = self.get(0)?;
+        let mut row = Row::of_run(first);
         let mut last = first;
-        self.next = self.next.checked_add(1)?;
         let mut left = bytes;
+        let mut next = 1usize;
         while row.count < MAX_ROW {
             step();
             left = left.saturating_sub(first.len);
             if left < first.len {
                 break;
             }
-            let next = match self.pieces.get(self.next) {
-                Some(next) if (next.leaf, next.len) == (first.leaf, first.len) => next,
+            let piece = match self.get(next) {
+                Some(piece) if (piece.leaf, piece.len) == (first.leaf, first.len) => piece,
                 _ => break,
             };
-            let far = distance(last.addr, next.addr);
+            let far = distance(last.addr, piece.addr);
             match far {
                 Some(far) if row.count == 1 => row.stride = far,
                 _ if far == Some(row.stride) => {}
                 _ => break,
             }
             row.count = row.count.wrapping_add(1);
-            self.next = self.next.wrapping_add(1);
-            last = next;
+            next = next.wrapping_add(1);
+            last = piece;
         }
+        self.take(next);
         Some(if row.count == 1 { row } else { row.joined() })
     }
 }

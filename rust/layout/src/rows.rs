@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cursors over the rows and the runs of an access.
+//! The cursors over the rows of an access.
 
 use core::iter::FusedIterator;
 
-use super::block::BlocksWalk;
+use super::block::{BlocksWalk, RecordRows};
 use super::grid::{GridRows, GridWalk};
-use super::pieces::{Addrs, Pieces, PiecesWalk};
+use super::pieces::Pieces;
 use super::run::{step, Row, Run};
 
 /// A cursor over the rows of a layout from some piece on, endless or up to the layout's end.
 #[derive(Clone, Debug)]
 pub(super) enum Walk<'a> {
-    Pieces(PiecesWalk<'a>),
+    Pieces(Pieces<'a>),
     Grid(GridWalk<'a>),
     Blocks(BlocksWalk<'a>),
 }
@@ -28,31 +28,34 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the next piece and the number of pieces of its leaf and size that follow one another
-    /// in `bytes` bytes, if [`Self::take`] is better than rows.
+    /// Returns the bytes and the number of pieces or records that are in `bytes` bytes, if
+    /// [`Self::take`] is better than rows.
     #[inline]
-    fn even(&self, bytes: u64) -> Option<(Run, usize)> {
+    fn even(&self, bytes: u64) -> Option<(u64, u64)> {
         match self {
             Self::Pieces(pieces) => pieces.even(bytes),
             Self::Grid(grid) => grid.even(bytes),
-            Self::Blocks(blocks) => blocks.even(bytes),
+            Self::Blocks(blocks) => blocks.records(bytes),
         }
     }
 
-    /// Takes the next `count` pieces, which are [`even`](Self::even). The first one is `piece`, at
-    /// position `at` of the access.
+    /// Takes the next `count` pieces or records, which are [`even`](Self::even). They are from position
+    /// `at` of the access on.
     #[inline]
-    fn take(&mut self, piece: Run, count: usize, at: u64) -> Segment<'_, 'a> {
-        let addrs = match self {
-            Self::Pieces(pieces) => pieces.take(count),
-            Self::Grid(grid) => return Segment::Rows(grid.take(count, at)),
-            Self::Blocks(blocks) => Addrs::Blocks(blocks.take(count)),
-        };
-        Segment::List(GatherList {
-            leaf: piece.leaf,
-            len: piece.len,
-            at,
-            addrs,
+    fn take(&mut self, count: u64, at: u64) -> Option<Segment<'_, 'a>> {
+        Some(match self {
+            Self::Pieces(pieces) => {
+                let Run { leaf, len, .. } = pieces.get(0)?;
+                let pieces = pieces.take(count as usize);
+                Segment::List(GatherList {
+                    leaf,
+                    len,
+                    at,
+                    pieces,
+                })
+            }
+            Self::Grid(grid) => Segment::Rows(grid.take(count, at)),
+            Self::Blocks(blocks) => Segment::Records(blocks.take(count, at)),
         })
     }
 }
@@ -60,15 +63,15 @@ impl<'a> Walk<'a> {
 /// Pieces of one leaf and one size, which follow one another in the access. Their distances in
 /// memory differ.
 #[derive(Debug)]
-pub struct GatherList<'r, 'a> {
+pub struct GatherList<'a> {
     /// The leaf, as numbered by the caller.
     pub leaf: u32,
     /// Bytes of each piece; never zero.
     pub len: u64,
     /// Position of the first piece in the access.
     pub at: u64,
-    /// Their addresses.
-    pub addrs: Addrs<'r, 'a>,
+    /// The pieces.
+    pub pieces: Pieces<'a>,
 }
 
 /// The next pieces of an access.
@@ -78,8 +81,10 @@ pub enum Segment<'r, 'a> {
     Row(Row),
     /// Rows of pieces of one leaf and one size.
     Rows(GridRows<'r, 'a>),
+    /// Rows of the fields of records. No two pieces of these rows share bytes.
+    Records(RecordRows<'a>),
     /// Pieces at several distances.
-    List(GatherList<'r, 'a>),
+    List(GatherList<'a>),
 }
 
 impl Segment<'_, '_> {
@@ -89,6 +94,7 @@ impl Segment<'_, '_> {
         match self {
             Self::Row(row) => row.leaf,
             Self::Rows(rows) => rows.leaf(),
+            Self::Records(rows) => rows.leaf(),
             Self::List(list) => list.leaf,
         }
     }
@@ -125,8 +131,7 @@ impl<'a> Rows<'a> {
 
     /// Returns no rows.
     pub(super) fn none() -> Self {
-        let walk = PiecesWalk::at(Pieces::Entries(&[]), 0);
-        Self::new(0, (Walk::Pieces(walk), 0))
+        Self::new(0, (Walk::Pieces(Pieces::Entries(&[])), 0))
     }
 
     /// Takes `bytes` bytes, at most those that are left. Returns their position.
@@ -145,9 +150,9 @@ impl<'a> Rows<'a> {
             return None;
         }
         if self.skip == 0 {
-            if let Some((piece, count)) = self.walk.even(self.left) {
-                let at = self.take(piece.len.wrapping_mul(count as u64));
-                return Some(self.walk.take(piece, count, at));
+            if let Some((bytes, count)) = self.walk.even(self.left) {
+                let at = self.take(bytes);
+                return self.walk.take(count, at);
             }
         }
         self.next().map(Segment::Row)
@@ -178,48 +183,3 @@ impl Iterator for Rows<'_> {
 }
 
 impl FusedIterator for Rows<'_> {}
-
-/// The runs of a range of offsets, in order; an iterator over [`Run`].
-///
-/// Each run is as long as possible: no run continues the previous one in the same leaf.
-#[derive(Clone, Debug)]
-pub struct Runs<'a> {
-    /// The pieces that were not returned yet, before those of `rows`.
-    row: Option<Row>,
-    rows: Rows<'a>,
-}
-
-impl<'a> Runs<'a> {
-    pub(super) fn new(mut rows: Rows<'a>) -> Self {
-        let row = rows.next();
-        Self { row, rows }
-    }
-
-    /// Advances to the next piece, and returns it.
-    fn advance(&mut self) -> Option<Run> {
-        self.row = match self.row {
-            Some(row) if row.count > 1 => Some(row.skip(1)),
-            _ => self.rows.next(),
-        };
-        self.row.map(|row| row.piece())
-    }
-}
-
-impl Iterator for Runs<'_> {
-    type Item = Run;
-
-    fn next(&mut self) -> Option<Run> {
-        let mut run = self.row?.piece();
-        while let Some(next) = self.advance() {
-            step();
-            // Address zero does not follow the last address.
-            if next.leaf != run.leaf || run.addr.checked_add(run.len) != Some(next.addr) {
-                break;
-            }
-            run.len = run.len.saturating_add(next.len);
-        }
-        Some(run)
-    }
-}
-
-impl FusedIterator for Runs<'_> {}

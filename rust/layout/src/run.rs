@@ -93,8 +93,8 @@ pub struct Row {
     pub count: u64,
     /// Position of the first piece in the access.
     pub at: u64,
-    /// Distance in bytes from one piece to the next in the access. It is the size of the pieces in
-    /// all rows of a layout.
+    /// Distance in bytes from one piece to the next in the access. It is the size of the pieces,
+    /// except in a row of a field of records.
     pub step: u64,
 }
 

@@ -2,6 +2,7 @@
 
 //! Limits of the numbers, one by one.
 
+use crate::common::runs::HasRuns;
 use crate::common::{coarse, reaches, Spec, VecLayout, OVERFLOW, ZERO};
 use ib_mkey_layout::{pieces, Entry, Error, Extent, Layout, List, Row, Run, MAX_DIMS};
 

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use crate::common::runs::HasRuns;
 use crate::common::{Spec, VecLayout};
 use proptest::collection::vec;
 use proptest::prelude::*;

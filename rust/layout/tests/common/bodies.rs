@@ -3,6 +3,7 @@
 //! The bodies of the fuzz targets of `fuzz/`. Any bytes are valid input: `tests/all/fuzz.rs` runs
 //! the same bodies on stable Rust.
 
+use super::runs::HasRuns;
 use ib_mkey_layout::MAX_DIMS;
 
 use super::{check_access, check_shape, flat, numbers, Byte, Spec, VecLayout};

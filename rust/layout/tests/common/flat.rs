@@ -2,6 +2,7 @@
 
 //! Keys over keys, byte by byte and as one layout.
 
+use super::runs::HasRuns;
 use ib_mkey_layout::{
     compose, pieces, Block, Entry, Error, Inner, Interleaved, Layout, List, Place, Row, MAX_DIMS,
 };

@@ -9,8 +9,10 @@ pub mod bodies;
 pub mod flat;
 pub mod numbers;
 pub mod rows;
+pub mod runs;
 pub mod small;
 
+use self::runs::HasRuns;
 use ib_mkey_layout::{
     Block, Entry, Error, Extent, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Part,
     Reach, Run, Shape, MAX_DIMS,

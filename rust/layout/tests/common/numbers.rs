@@ -2,6 +2,7 @@
 
 //! The verdict on layouts of any numbers, without listing their bytes, of which there may be 2^64.
 
+use super::runs::HasRuns;
 use ib_mkey_layout::{Error, Part, MAX_DIMS};
 
 use super::{reaches, Spec, VecLayout, OVERFLOW, ZERO};

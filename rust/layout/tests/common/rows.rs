@@ -30,6 +30,18 @@ fn check_rows(rows: impl Iterator<Item = Row>, wanted: &[Byte]) {
     assert_eq!(next, wanted.len());
 }
 
+/// Checks that no two of `pieces` share bytes, because these may be written in any order.
+fn check_apart(pieces: &[Row]) {
+    let mut ranges: Vec<_> = pieces.iter().map(|row| (row.addr, row.len)).collect();
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        let [(addr, len), (next, _)] = pair else {
+            unreachable!()
+        };
+        assert!(next - addr >= *len, "{pair:?}");
+    }
+}
+
 /// Returns the segments of an access as rows.
 fn segments(layout: &VecLayout, offset: u64, len: u64) -> Vec<Row> {
     let mut all = Vec::new();
@@ -48,16 +60,32 @@ fn segments(layout: &VecLayout, offset: u64, len: u64) -> Vec<Row> {
                 }
                 assert_eq!(whole.count, 0);
             }
-            Segment::List(list) => {
-                let (mut at, len, count) = (list.at, list.len, list.addrs.len());
-                assert!(count > 1);
+            // The pieces in the order of the access. Their order in memory is tested below.
+            Segment::Records(rows) => {
                 let before = all.len();
-                for addr in list.addrs {
-                    let row = Row::of(leaf, addr, len);
+                for row in rows {
+                    let pieces = (0..row.count).map(|piece| {
+                        let Row { addr, at, len, .. } = row.skip(piece);
+                        Row {
+                            at,
+                            ..Row::of(leaf, addr, len)
+                        }
+                    });
+                    all.extend(pieces);
+                }
+                all[before..].sort_by_key(|row| row.at);
+                check_apart(&all[before..]);
+            }
+            Segment::List(list) => {
+                let (mut at, len, count) = (list.at, list.len, list.pieces.count());
+                assert!(count > 1);
+                for piece in 0..count {
+                    let piece = list.pieces.get(piece).unwrap();
+                    assert_eq!((piece.leaf, piece.len), (leaf, len));
+                    let row = Row::of(leaf, piece.addr, len);
                     all.push(Row { at, ..row });
                     at += len;
                 }
-                assert_eq!(all.len(), before + count);
             }
         }
         assert_eq!(all.last().map(|row| row.leaf), Some(leaf));

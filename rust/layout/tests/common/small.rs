@@ -3,6 +3,7 @@
 //! The oracle for millions of small layouts: the same definition as that of [`Spec`](super::Spec),
 //! in arrays.
 
+use super::runs::HasRuns;
 use ib_mkey_layout::{Block, Entry, Error, Interleaved, Layout, Run, MAX_DIMS};
 
 use super::{coarse, OVERFLOW, ZERO};

@@ -5,7 +5,7 @@
 use super::{
     copy::{copy, copy_list, Direction, Fault, Payload},
     kernel::{fill, Paged, PAGE, POISON},
-    layout::{Addrs, Entry, GatherList, Row},
+    layout::{Entry, GatherList, Pieces, Row},
 };
 
 /// Pages of the memory, none of which follows the one before.
@@ -185,7 +185,7 @@ fn copy_places(
         leaf: 0,
         len,
         at,
-        addrs: Addrs::Entries(&entries),
+        pieces: Pieces::Entries(&entries),
     };
     copy_list(memory, list, 0, payload)
 }

@@ -16,7 +16,7 @@
 //! So there is no reference to this memory, and [`copy_racing`] makes all accesses.
 
 use super::racing::copy_racing;
-use crate::layout::{Addrs, GatherList, GridRows, Row};
+use crate::layout::{GatherList, GridRows, Pieces, Row};
 use core::{iter, marker::PhantomData, num::TryFromIntError};
 
 /// The direction of a copy.
@@ -264,40 +264,37 @@ pub(crate) fn copy_rows<M: Memory>(
 /// The errors of [`copy`].
 pub(crate) fn copy_list<M: Memory>(
     memory: &mut M,
-    list: GatherList<'_, '_>,
+    list: GatherList<'_>,
     delta: u64,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
     let (len, at) = (list.len, list.at);
     payload.check(&Row {
         at,
-        count: list.addrs.len() as u64,
+        count: list.pieces.count() as u64,
         ..Row::of(0, 0, len)
     })?;
     let moved = |addr: u64| addr.wrapping_add(delta);
     // The loop for a kind of list takes less time for an address than one that finds out the kind.
-    // INVARIANT: The positions of as many segments as there are addresses were checked above.
-    match list.addrs {
-        addrs if !M::HAS_SIZES => {
-            let addrs = addrs.map(moved);
+    // INVARIANT: The positions of as many segments as there are pieces were checked above.
+    match list.pieces {
+        pieces if !M::HAS_SIZES => {
+            let pieces = (0..pieces.count()).filter_map(|at| pieces.get(at));
+            let addrs = pieces.map(|piece| moved(piece.addr));
             by_size(memory, Scattered { addrs, at }, len, payload)
         }
-        Addrs::Entries(entries) => {
+        Pieces::Entries(entries) => {
             let addrs = entries.iter().map(|entry| moved(entry.addr()));
             by_size(memory, Scattered { addrs, at }, len, payload)
         }
-        Addrs::U32(indices, scale) => {
+        Pieces::U32(indices, scale) => {
             let addrs = indices
                 .iter()
                 .map(|index| moved(scale.addr((*index).into())));
             by_size(memory, Scattered { addrs, at }, len, payload)
         }
-        Addrs::U64(indices, scale) => {
+        Pieces::U64(indices, scale) => {
             let addrs = indices.iter().map(|index| moved(scale.addr(*index)));
-            by_size(memory, Scattered { addrs, at }, len, payload)
-        }
-        Addrs::Blocks(blocks) => {
-            let addrs = blocks.map(moved);
             by_size(memory, Scattered { addrs, at }, len, payload)
         }
     }

@@ -95,12 +95,14 @@ fn copy_in<M: Memory<Error = Error>>(
     delta: u64,
     payload: &Payload<'_>,
 ) -> Result {
+    let moved = |row: Row| Row {
+        addr: row.addr.wrapping_add(delta),
+        ..row
+    };
     match segment {
-        Segment::Row(row) => {
-            let addr = row.addr.wrapping_add(delta);
-            copy(memory, Row { addr, ..row }, payload)
-        }
+        Segment::Row(row) => copy(memory, moved(row), payload),
         Segment::Rows(rows) => copy_rows(memory, rows, delta, payload),
+        Segment::Records(mut rows) => rows.try_for_each(|row| copy(memory, moved(row), payload)),
         Segment::List(list) => copy_list(memory, list, delta, payload),
     }
 }
