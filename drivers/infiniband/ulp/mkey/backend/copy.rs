@@ -49,6 +49,9 @@ pub(crate) enum Fault {
     Poisoned,
 }
 
+/// The smallest distance of segments that are copied one by one, because few of them are in one page.
+const FAR: u64 = 2048;
+
 /// The most bytes for which the compiler makes moves in place of a call of `memcpy()`, in a kernel for
 /// x86-64.
 const LINE: usize = 64;
@@ -229,12 +232,16 @@ impl Block<'_> {
 /// [`Memory::map`]. Pieces before one that fails may be copied.
 pub(crate) fn copy<M: Memory>(
     memory: &mut M,
-    row: Row,
+    mut row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
     payload.check(&row)?;
-    if row.count == 1 {
-        return copy_parts(memory, row, payload);
+    while row.count == 1 || row.stride.unsigned_abs() >= FAR {
+        copy_parts(memory, row, payload)?;
+        if row.count <= 1 {
+            return Ok(());
+        }
+        row = row.skip(1);
     }
     // INVARIANT: Checked above.
     by_size(memory, Strided(iter::once(row)), row.len, payload)
