@@ -222,7 +222,7 @@ impl Pieces<'_> {
         let count = match self {
             Self::Entries(entries) => entries.get(..most)?.iter().position(|entry| {
                 step();
-                !is_even(&entry.run())
+                (entry.leaf, entry.length) != (first.leaf, first.len)
             }),
             // All blocks have one size.
             Self::U32(..) | Self::U64(..) => None,
