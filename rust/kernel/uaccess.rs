@@ -13,6 +13,9 @@ use zerocopy::{Immutable, KnownLayout};
 /// The number of bytes that are read between two calls of `check_killed()`.
 const CHUNK: usize = 8 << 10;
 
+/// The number of 8-byte words of a short array, which is read into a buffer on the stack.
+const SHORT: usize = 24;
+
 /// Returns the user memory of `count` structures at address `addr`.
 fn memory<T>(addr: u64, count: usize) -> Result<UserSlice> {
     let len = size_of::<T>().checked_mul(count).ok_or(EOVERFLOW)?;
@@ -39,10 +42,17 @@ pub(crate) fn read_chunks<T: FromBytes + Immutable + KnownLayout, E: From<Error>
     let mut reader = memory::<T>(addr, count as usize)?.reader();
     let whole = const { CHUNK - CHUNK % size_of::<T>() };
     let words = reader.len().min(whole).div_ceil(size_of::<u64>());
-    let mut buffer = KVec::from_elem(0u64, words, GFP_KERNEL).map_err(Error::from)?;
+    let mut short = [0u64; SHORT];
+    let mut long;
+    let buffer = if words <= SHORT {
+        &mut short
+    } else {
+        long = KVec::from_elem(0u64, words, GFP_KERNEL).map_err(Error::from)?;
+        long.as_mut_slice()
+    };
     while !reader.is_empty() {
         sched::check_killed()?;
-        let bytes = buffer.as_mut_slice().as_mut_bytes();
+        let bytes = buffer.as_mut_bytes();
         let bytes = bytes.get_mut(..reader.len().min(whole)).ok_or(EINVAL)?;
         reader.read_slice(bytes)?;
         each(<[T]>::ref_from_bytes(bytes).map_err(|_| EINVAL)?)?;
