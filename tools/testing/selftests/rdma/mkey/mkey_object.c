@@ -375,7 +375,7 @@ TEST_F(object, info_comp_mask)
 						    offsetof(struct ibmkey_info, rkey) +
 						    sizeof(info[f][i].known.rkey)));
 			}
-			EXPECT_EQ(k == IBMKEY_INDEXED || !i ? 0 : UINT64_MAX, layout.comp_mask);
+			EXPECT_EQ(k == IBMKEY_INDEXED || !i ? 0 : UINT32_MAX, layout.comp_mask);
 			EXPECT_EQ(k == IBMKEY_INDEXED ? 8 : i ? UINT64_MAX : 0, layout.unit);
 		}
 	}
