@@ -41,45 +41,31 @@ FIXTURE_TEARDOWN(slow)
 	EXPECT_EQ(0, slow_test_free(&self->t));
 }
 
-/* a change of @key, for a thread */
+/* a change of the key of side 1, for a thread; a bind is one to ordinary memory */
 struct slow_change {
 	enum change change;
-	struct ibv_mr *key;
-	struct ibv_sge sge;
+	const struct mkt_setup *s;
 };
 
 static int slow_change(void *arg)
 {
 	struct slow_change *change = arg;
+	struct ibv_mr *key = change->s->key[1];
 
 	switch (change->change) {
 	case BIND:
-		return ibv_rereg_mr_sg(change->key, MKT_ACCESS_ALL, 1, &change->sge);
+		return slow_bind_plain(change->s, key);
 	case UNBIND:
-		return ibmkey_unbind(change->key);
+		return ibmkey_unbind(key);
 	default:
-		return ibv_dereg_mr(change->key);
+		return ibv_dereg_mr(key);
 	}
-}
-
-/* a change of the key of side 1, to ordinary memory if it is bound */
-static struct slow_change slow_change_to(const struct mkt_setup *s, enum change change)
-{
-	return (struct slow_change) {
-		.change = change,
-		.key = s->key[1],
-		.sge = {
-			.addr = s->plain[1].addr,
-			.length = LENGTH,
-			.lkey = s->plain[1].mr->lkey,
-		},
-	};
 }
 
 /* binds the key of side 1 over page @page, and starts an access that waits for it */
 static const char *slow_begin(struct slow_test *t, enum mkt_op op, unsigned int page)
 {
-	if (slow_bind_to(t->s.key[1], slow_page(t, page) + AT, t->mr[1], MKT_ACCESS_ALL))
+	if (mkt_bind_range(t->s.key[1], MKT_ACCESS_ALL, t->mr[1], slow_page(t, page) + AT, LENGTH))
 		return "the first bind";
 	return slow_hold(t, op, t->s.key[1]->rkey);
 }
@@ -123,8 +109,7 @@ static bool slow_removes(pid_t pid, int tell)
  * walk has given up, which it does when another page is unmapped meanwhile. Another process removes
  * its device if there is a @remover.
  */
-static const char *slow_meanwhile(struct slow_test *t, struct slow_change *to, pid_t remover,
-				  int tell, bool late)
+static const char *slow_meanwhile(struct slow_test *t, pid_t remover, int tell, bool late)
 {
 	struct slow_thread *thread = &t->thread[0];
 
@@ -134,7 +119,7 @@ static const char *slow_meanwhile(struct slow_test *t, struct slow_change *to, p
 	if (late && madvise(t->slow.map + t->slow.size - PAGE, PAGE, MADV_DONTNEED))
 		return "another page";
 	/* no other process has to wait */
-	if (ibv_rereg_mr_sg(t->unused, MKT_ACCESS_ALL, 1, &to->sge) || ibmkey_unbind(t->unused))
+	if (slow_bind_plain(&t->s, t->unused) || ibmkey_unbind(t->unused))
 		return "another key";
 	if (remover && !slow_removes(remover, tell))
 		return "another device: it is not removed";
@@ -177,7 +162,7 @@ static const char *slow_bytes(struct slow_test *t, enum mkt_op op, unsigned int 
 static const char *slow_round(struct slow_test *t, unsigned int page, enum mkt_op op,
 			      enum change change, bool removes, bool late)
 {
-	struct slow_change to = slow_change_to(&t->s, change);
+	struct slow_change to = { .change = change, .s = &t->s };
 	uint8_t before[LENGTH];
 	const char *wrong;
 	pid_t remover = 0;
@@ -191,7 +176,7 @@ static const char *slow_round(struct slow_test *t, unsigned int page, enum mkt_o
 		return "a process";
 	wrong = slow_begin(t, op, page);
 	slow_run(&t->thread[0], slow_change, &to);
-	wrong = wrong ?: slow_meanwhile(t, &to, remover, tell, late);
+	wrong = wrong ?: slow_meanwhile(t, remover, tell, late);
 	mkt_slow_hold(&t->slow, false);
 	if (removes)
 		close(tell);
@@ -305,7 +290,7 @@ TEST_F(slow, worker)
 {
 	struct mkt_setup *s = &self->t.s;
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
-	struct slow_change to = slow_change_to(s, variant->change);
+	struct slow_change to = { .change = variant->change, .s = s };
 	struct ibmkey_info info = {};
 	const char *wrong;
 	int err = 0, status = IBV_WC_SUCCESS, changed;
@@ -320,7 +305,7 @@ TEST_F(slow, worker)
 	slow_run(&self->t.thread[0], slow_change, &to);
 	if (!wrong && slow_returns(&self->t.thread[0], 500))
 		wrong = "the change: it did not wait";
-	else if (!wrong && ibv_rereg_mr_sg(self->t.unused, MKT_ACCESS_ALL, 1, &to.sge))
+	else if (!wrong && slow_bind_plain(s, self->t.unused))
 		wrong = "another key";
 	mkt_slow_hold(&self->t.slow, false);
 	changed = slow_join(&self->t.thread[0]);
@@ -384,7 +369,6 @@ static const char *slow_others(struct slow_test *t, struct mkt_qp *qp, unsigned 
 	struct mkt_setup *s = &t->s;
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
 	struct mkt_wr wr = slow_wr(s, MKT_WRITE, s->plain[1].addr, s->plain[1].mr->rkey);
-	struct slow_change to = slow_change_to(s, BIND);
 	struct ibmkey_info info = {};
 	unsigned int i;
 
@@ -393,7 +377,7 @@ static const char *slow_others(struct slow_test *t, struct mkt_qp *qp, unsigned 
 			return "the post of an invalidation";
 	if (mkt_status(&t->other, 0, &wr) != IBV_WC_SUCCESS)
 		return "another queue pair";
-	if (ibv_rereg_mr_sg(t->unused, MKT_ACCESS_ALL, 1, &to.sge) || ibmkey_unbind(t->unused))
+	if (slow_bind_plain(s, t->unused) || ibmkey_unbind(t->unused))
 		return "another key";
 	for (i = 0; i < count; i++)
 		if (slow_status(&qp[i], 1) <= IBV_WC_SUCCESS)
@@ -454,8 +438,8 @@ TEST_F(slow_once, dealloc_of_a_window_during_an_invalidation)
 
 	mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
 	ASSERT_NE(NULL, mw);
-	ASSERT_EQ(0, slow_bind_to(s->key[1], slow_page(&self->t, 0), self->t.mr[1],
-				  MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
+	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, self->t.mr[1],
+				    slow_page(&self->t, 0), LENGTH));
 	ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], mw, s->key[1], 0, LENGTH, remote));
 	inv.rkey = mw->rkey;
 	wrong = slow_hold(&self->t, MKT_WRITE, mw->rkey);

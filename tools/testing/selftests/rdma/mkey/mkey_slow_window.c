@@ -70,8 +70,8 @@ static int accesses_wait(long before, long more)
 /* binds the key of side 1 to the page @page */
 static int slow_bind(struct slow_test *t, unsigned int page)
 {
-	return slow_bind_to(t->s.key[1], slow_page(t, page), t->mr[1],
-			    MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	return mkt_bind_range(t->s.key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, t->mr[1],
+			      slow_page(t, page), LENGTH);
 }
 
 static int held_make(struct held *held, struct mkt_setup *s, struct mkt_pair *pair)

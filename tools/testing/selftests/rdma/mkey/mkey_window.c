@@ -5,10 +5,9 @@
  * other one is in use.
  * sets: smp
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
+#include "loop.h"
 #include "window.h"
 
 /* the window is a part of the key */
@@ -28,21 +27,12 @@ static int window_strided(FIXTURE_DATA(window) *self, unsigned int leaf, struct 
 static int window_copy(struct mkt_setup *s, const struct mkt_end *key,
 		       uint32_t rkey, enum mkt_op op, size_t offset)
 {
+	struct mkt_wr wr = mkt_plain_wr(s, 0, op, 3000, offset, rkey);
 	const struct mkt_end *here = &s->plain[0];
-	struct mkt_wr wr = {
-		.op = op,
-		.sge[0] = {
-			.addr = here->addr + 77,
-			.length = 3000,
-			.lkey = here->mr->lkey,
-		},
-		.num_sge = 1,
-		.remote_addr = offset,
-		.rkey = rkey,
-	};
 	unsigned int i;
 	int err;
 
+	wr.sge[0].addr += 77;
 	err = mkt_arena_fill(&s->arena[op == MKT_READ], &s->rng);
 	if (err)
 		return err;
@@ -66,11 +56,6 @@ static void window_use(struct __test_metadata *_metadata,
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, type);
 	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct ibv_sge other = {
-		.addr = leaf->addr,
-		.length = 1,
-		.lkey = leaf->mr->lkey,
-	};
 	struct mkt_end end;
 
 	ASSERT_NE(NULL, mw);
@@ -83,7 +68,7 @@ static void window_use(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, window_copy(&self->s, &end, mw->rkey, MKT_WRITE, 11));
 	/* nor bound again: the window would give its access flags on other memory */
 	EXPECT_EQ(EBUSY, ibmkey_unbind(self->key));
-	EXPECT_EQ(EBUSY, ibv_rereg_mr_sg(self->key, MKT_ACCESS_ALL, 1, &other));
+	EXPECT_EQ(EBUSY, mkt_bind_range(self->key, MKT_ACCESS_ALL, leaf->mr, leaf->addr, 1));
 	/* nor invalidated */
 	EXPECT_EQ(0, window_inv(&self->s.pair, MKT_LOCAL_INV, self->key->rkey));
 	EXPECT_EQ(0, window_copy(&self->s, &end, self->key->rkey, MKT_WRITE, 0));
@@ -144,13 +129,6 @@ TEST_F(window, flags_of_the_key)
 	EXPECT_EQ(EIO, window_bind(self, self->mw, self->key, 0, 100, REMOTE));
 }
 
-static int window_kind(struct ibv_mr *key)
-{
-	struct ibmkey_info info;
-
-	return ibmkey_query(key, &info) ? -1 : (int)info.kind;
-}
-
 /* an invalidated key is unbound: it reaches no memory and holds none */
 static void window_invalidated(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 			       enum mkt_op op)
@@ -161,7 +139,7 @@ static void window_invalidated(struct __test_metadata *_metadata, FIXTURE_DATA(w
 	ASSERT_EQ(0, window_strided(self, 1, &end));
 	mkt_end_free(&end);
 	EXPECT_EQ(1, window_inv(&self->s.pair, op, self->key->rkey));
-	EXPECT_EQ(IBMKEY_UNBOUND, window_kind(self->key));
+	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, self->key->rkey, MKT_WRITE, 0, 8));
 	EXPECT_EQ(0, mkt_arena_check(arena));
 	EXPECT_EQ(0, ibv_dereg_mr(arena->leaf[1].mr));
@@ -200,7 +178,7 @@ TEST_F(window, flags_of_an_invalidation)
 		ASSERT_EQ(0, window_bind_key(&self->s, tries[i].access));
 		EXPECT_EQ(tries[i].done,
 			  window_inv(&self->s.pair, tries[i].op, self->key->rkey));
-		EXPECT_EQ(tries[i].done ? IBMKEY_UNBOUND : IBMKEY_LIST, window_kind(self->key));
+		EXPECT_EQ(tries[i].done ? IBMKEY_UNBOUND : IBMKEY_LIST, mkt_kind_of(self->key));
 	}
 }
 
@@ -209,7 +187,6 @@ TEST_F(window, invalidate_refused)
 {
 	struct ibv_mr *leaf, *key = ibmkey_alloc(self->other.pd, 1);
 	struct mkt_arena *arena = &self->s.arena[1];
-	struct ibmkey_range range = { .length = 10 };
 	uint32_t rkey[] = {
 		[1] = self->key->rkey ^ 3,		/* the wrong key portion */
 		[2] = self->s.plain[1].mr->rkey,	/* an ordinary MR */
@@ -220,9 +197,7 @@ TEST_F(window, invalidate_refused)
 	ASSERT_NE(NULL, key);
 	leaf = ibv_reg_mr(self->other.pd, arena->mem[0].host, ZONE, 0);
 	ASSERT_NE(NULL, leaf);
-	range.addr = (uintptr_t)leaf->addr;
-	range.lkey = leaf->lkey;
-	ASSERT_EQ(0, ibmkey_bind_list(key, 0, 1, &range));
+	ASSERT_EQ(0, mkt_bind_range(key, 0, leaf, (uintptr_t)leaf->addr, 10));
 	/* of another PD */
 	rkey[0] = key->rkey;
 	for (i = 0; i < ARRAY_SIZE(rkey); i++) {
@@ -230,8 +205,8 @@ TEST_F(window, invalidate_refused)
 			TH_LOG("rkey %u", i);
 		}
 	}
-	EXPECT_EQ(IBMKEY_LIST, window_kind(key));
-	EXPECT_EQ(IBMKEY_LIST, window_kind(self->key));
+	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(key));
+	EXPECT_EQ(IBMKEY_LIST, mkt_kind_of(self->key));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	EXPECT_EQ(0, ibv_dereg_mr(leaf));
 }
@@ -311,39 +286,25 @@ static struct ibv_mr *window_zones(struct mkt_setup *s)
 /* binds the key of side 1 to a zone */
 static int window_bind_zone(struct mkt_setup *s, struct ibv_mr *zones, unsigned int zone)
 {
-	struct ibmkey_range range = {
-		.addr = (uintptr_t)zones->addr + zone * ZONE,
-		.length = ZONE,
-		.lkey = zones->lkey,
-	};
-
-	return ibmkey_bind_list(s->key[1], KEY_ACCESS, 1, &range);
+	return mkt_bind_range(s->key[1], KEY_ACCESS, zones,
+			      (uintptr_t)zones->addr + zone * ZONE, ZONE);
 }
 
-struct window_thread {
+struct window_rebind {
 	struct mkt_setup *s;
 	struct ibv_mr *zones;
-	atomic_bool stop;
-	unsigned int done, busy;
-	int err;
+	unsigned int busy;
 };
 
-static void *window_rebind_loop(void *arg)
+static int window_rebind(void *arg, unsigned int round)
 {
-	struct window_thread *thread = arg;
-	unsigned int turn = 0;
+	struct window_rebind *rebind = arg;
+	int err = window_bind_zone(rebind->s, rebind->zones, ~round & 1);
 
-	while (!atomic_load(&thread->stop) && !thread->err) {
-		int err = window_bind_zone(thread->s, thread->zones, ++turn & 1);
-
-		if (!err)
-			thread->done++;
-		else if (err == EBUSY)
-			thread->busy++;
-		else
-			thread->err = err;
-	}
-	return NULL;
+	if (err != EBUSY)
+		return err;
+	rebind->busy++;
+	return 0;
 }
 
 static int window_peek(struct mkt_setup *s, uint32_t rkey)
@@ -357,13 +318,13 @@ static int window_peek(struct mkt_setup *s, uint32_t rkey)
 TEST_F(window, against_rebind)
 {
 	struct mkt_setup *s = &self->s;
-	struct window_thread thread = { .s = s, .zones = window_zones(s) };
+	struct window_rebind rebind = { .s = s, .zones = window_zones(s) };
 	unsigned int i, j, rounds = mkt_scale(1000, 150), bad = 0, seen[2] = {};
-	pthread_t tid;
+	struct mkt_loop loop = {};
 
-	ASSERT_NE(NULL, thread.zones);
-	ASSERT_EQ(0, window_bind_zone(s, thread.zones, 0));
-	ASSERT_EQ(0, pthread_create(&tid, NULL, window_rebind_loop, &thread));
+	ASSERT_NE(NULL, rebind.zones);
+	ASSERT_EQ(0, window_bind_zone(s, rebind.zones, 0));
+	ASSERT_EQ(0, mkt_loop_start(&loop, window_rebind, &rebind));
 	for (i = 0; i < rounds || ((!seen[0] || !seen[1]) && i < 100000); i++) {
 		struct ibv_mw *mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
 		int first;
@@ -377,14 +338,12 @@ TEST_F(window, against_rebind)
 			bad += window_peek(s, mw->rkey) != first;
 		ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	}
-	atomic_store(&thread.stop, true);
-	pthread_join(tid, NULL);
-	TH_LOG("%u windows, %u rebinds, %u refused", i, thread.done, thread.busy);
-	EXPECT_EQ(0, thread.err);
+	EXPECT_EQ(0, mkt_loop_end(&loop));
+	TH_LOG("%u windows, %u rebinds, %u of them refused", i, loop.rounds, rebind.busy);
 	EXPECT_EQ(0, bad);
-	EXPECT_LT(0, thread.busy);
+	EXPECT_LT(0, rebind.busy);
 	EXPECT_EQ(0, ibmkey_unbind(self->key));
-	EXPECT_EQ(0, ibv_dereg_mr(thread.zones));
+	EXPECT_EQ(0, ibv_dereg_mr(rebind.zones));
 }
 
 /* binds a window, of type 1, to @mr again and again, and lets it keep its rkey */

@@ -6,13 +6,12 @@
  * Also tests that no request names the shadow MRs that windows are bound to. The test of
  * the kernel's log afterwards finds a destruction that waited in vain.
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "replay.h"
 #include "window.h"
 
@@ -64,14 +63,13 @@ TEST_F(window, bind_to_foreign)
 	struct ibv_mr *key = ibmkey_alloc(self->other.pd, 1);
 	struct ibv_mr *mr = ibv_reg_mr(self->other.pd, self->s.arena[1].mem[0].host, ZONE,
 				       KEY_ACCESS);
-	struct ibmkey_range range = { .length = ZONE };
+	uint64_t addr;
 
 	ASSERT_NE(NULL, key);
 	ASSERT_NE(NULL, mr);
-	range.addr = (uintptr_t)mr->addr;
-	range.lkey = mr->lkey;
-	ASSERT_EQ(0, ibmkey_bind_list(key, KEY_ACCESS, 1, &range));
-	EXPECT_EQ(EIO, window_bind(self, self->mw, mr, range.addr, ZONE, REMOTE));
+	addr = (uintptr_t)mr->addr;
+	ASSERT_EQ(0, mkt_bind_range(key, KEY_ACCESS, mr, addr, ZONE));
+	EXPECT_EQ(EIO, window_bind(self, self->mw, mr, addr, ZONE, REMOTE));
 	EXPECT_EQ(EIO, window_bind(self, self->mw, key, 0, ZONE, REMOTE));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
@@ -379,29 +377,16 @@ TEST_F(window, bind_by_wrong_rkey)
 	EXPECT_EQ(n + 1, foreign_keys(&s->dev[1], after));
 }
 
-struct foreign_thread {
+struct foreign_bind {
 	struct mkt_setup *s;
 	struct ibv_mw *mw;
-	atomic_bool stop;
-	_Atomic int err;
-	atomic_uint done;
 };
 
-static void *foreign_loop(void *arg)
+static int foreign_bind(void *arg, unsigned int round)
 {
-	struct foreign_thread *thread = arg;
+	struct foreign_bind *bind = arg;
 
-	while (!atomic_load(&thread->stop) && !thread->err) {
-		thread->err = mkt_bind_window(&thread->s->pair.end[1], thread->mw,
-					      thread->s->key[1], 0, ZONE, REMOTE);
-		thread->done++;
-	}
-	return NULL;
-}
-
-static bool foreign_began(const struct foreign_thread *thread)
-{
-	return thread->done || thread->err;
+	return mkt_bind_window(&bind->s->pair.end[1], bind->mw, bind->s->key[1], 0, ZONE, REMOTE);
 }
 
 /*
@@ -414,10 +399,10 @@ TEST_F(window, shadow)
 	uint32_t before[MAX_KEYS], now[MAX_KEYS], shadow[SHADOW] = {};
 	struct mkt_setup *s = &self->s;
 	unsigned int i, j, n, found = 0, rounds = mkt_scale(20, 3);
-	struct foreign_thread thread = { .s = s };
 	struct mkt_pair *second = &self->second;
 	struct ibv_mw *mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_1);
-	pthread_t tid;
+	struct foreign_bind bind = { .s = s, .mw = mw };
+	struct mkt_loop loop = {};
 
 	ASSERT_NE(NULL, mw);
 	n = foreign_keys(&s->dev[1], before);
@@ -438,14 +423,11 @@ TEST_F(window, shadow)
 	for (i = 0; i < SHADOW; i++)
 		EXPECT_EQ(0, foreign_uses(s, second, shadow[i]));
 
-	thread.mw = mw;
-	ASSERT_EQ(0, pthread_create(&tid, NULL, foreign_loop, &thread));
-	for (i = 0; i < rounds * SHADOW || !foreign_began(&thread); i++)
+	ASSERT_EQ(0, mkt_loop_start(&loop, foreign_bind, &bind));
+	for (i = 0; i < rounds * SHADOW || !atomic_load(&loop.rounds); i++)
 		EXPECT_EQ(0, foreign_uses(s, second, shadow[i % SHADOW]));
-	atomic_store(&thread.stop, true);
-	pthread_join(tid, NULL);
-	TH_LOG("%u binds", thread.done);
-	EXPECT_EQ(0, thread.err);
+	EXPECT_EQ(0, mkt_loop_end(&loop));
+	TH_LOG("%u binds", loop.rounds);
 
 	EXPECT_EQ(5, foreign_remote(s, second, mw->rkey));
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));

@@ -47,7 +47,6 @@ FIXTURE_SETUP(wrights)
 	};
 	struct mkt_arena *arena;
 	int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND;
-	struct ibv_sge sge = { .length = ZONE };
 
 	MKT_OPEN(self->s.dev);
 	if (!variant->ordinary && (!self->s.dev[0].extended || !self->s.dev[1].extended))
@@ -77,9 +76,8 @@ FIXTURE_SETUP(wrights)
 		self->mr = self->own;
 		return;
 	}
-	sge.addr = (uintptr_t)arena->mem[0].host;
-	sge.lkey = self->own->lkey;
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], access & ~IBV_ACCESS_ON_DEMAND, 1, &sge));
+	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], access & ~IBV_ACCESS_ON_DEMAND, self->own,
+				    (uintptr_t)arena->mem[0].host, ZONE));
 	self->mr = self->s.key[1];
 }
 

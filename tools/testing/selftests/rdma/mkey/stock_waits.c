@@ -190,13 +190,7 @@ static int waits_open(struct waits_child *c, unsigned int flags)
 /* binds the key to all of the memory */
 static int waits_bind(struct waits_child *c)
 {
-	struct ibmkey_range range = {
-		.addr = (uintptr_t)c->map,
-		.length = SIZE,
-		.lkey = c->mr->lkey,
-	};
-
-	return ibmkey_bind_list(c->key, MKT_ACCESS_ALL, 1, &range);
+	return mkt_bind_range(c->key, MKT_ACCESS_ALL, c->mr, (uintptr_t)c->map, SIZE);
 }
 
 /* Begins an access to a page of side 1. With @unmap, no ring is mapped when it begins. */

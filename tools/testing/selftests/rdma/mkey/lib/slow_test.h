@@ -124,13 +124,10 @@ static inline uint64_t slow_page(const struct slow_test *t, unsigned int page)
 	return (uintptr_t)t->slow.map + page * PAGE;
 }
 
-/* binds @key over the bytes from @addr on of @mr */
-static inline int slow_bind_to(struct ibv_mr *key, uint64_t addr, const struct ibv_mr *mr,
-			       unsigned int access)
+/* binds @key of side 1 to ordinary memory */
+static inline int slow_bind_plain(const struct mkt_setup *s, struct ibv_mr *key)
 {
-	struct ibmkey_range range = slow_range(addr, LENGTH, mr);
-
-	return ibmkey_bind_list(key, access, 1, &range);
+	return mkt_bind_range(key, MKT_ACCESS_ALL, s->plain[1].mr, s->plain[1].addr, LENGTH);
 }
 
 /* a request of side 0 for the bytes from @addr on of @rkey */
