@@ -4,14 +4,12 @@
  * needs: on-demand
  * sets: smp
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
-#include "raw.h"
 
 #define SIZE (128 * 1024)
 
@@ -114,59 +112,37 @@ TEST_F(odp, layouts)
 		ASSERT_EQ(0, odp_round(&self->s, &self->arena));
 }
 
-struct odp_thread {
-	struct mkt_mem *mem;
-	bool shared;
-	atomic_bool stop;
-	atomic_uint count;
-	int err;
-};
-
-/*
- * Unmaps pages without changing the process's view: pages of a file are dropped
- * and found again, pages of the process are shared with a child and copied.
- */
-static void *odp_take_away(void *arg)
+/* unmaps a page of a file without changing the process's view: it is dropped and found again */
+static int odp_drop(void *arg, unsigned int round)
 {
-	struct odp_thread *thread = arg;
-	struct mkt_mem *mem = thread->mem;
-	unsigned int page = 0;
-	pid_t pid;
+	struct mkt_mem *mem = arg;
+	size_t page = 7 * (size_t)round % (mem->size / 4096);
 
-	while (!thread->err && !atomic_load(&thread->stop)) {
-		if (thread->shared) {
-			page = (page + 7) % (mem->size / 4096);
-			if (madvise(mem->host + page * 4096, 4096, MADV_DONTNEED))
-				thread->err = errno;
-		} else {
-			pid = fork();
-			if (!pid)
-				_exit(0);
-			if (pid < 0 || waitpid(pid, NULL, 0) != pid)
-				thread->err = errno;
-		}
-		thread->count++;
-	}
-	return NULL;
+	return madvise(mem->host + page * 4096, 4096, MADV_DONTNEED) ? errno : 0;
+}
+
+/* the same with pages of the process: they are shared with a child and copied */
+static int odp_share(void *arg, unsigned int round)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	return pid < 0 || waitpid(pid, NULL, 0) != pid ? errno : 0;
 }
 
 TEST_F(odp, pages_go)
 {
-	struct odp_thread thread = {
-		.mem = &self->arena.mem[0],
-		.shared = variant->shared,
-	};
 	unsigned int i, rounds = mkt_scale(200, 20);
-	pthread_t tid;
+	struct mkt_loop loop = {};
 
-	ASSERT_EQ(0, pthread_create(&tid, NULL, odp_take_away, &thread));
-	for (i = 0; i < rounds || (!atomic_load(&thread.count) && i < 10000); i++)
+	ASSERT_EQ(0, mkt_loop_start(&loop, variant->shared ? odp_drop : odp_share,
+				    &self->arena.mem[0]));
+	for (i = 0; i < rounds || (!atomic_load(&loop.rounds) && i < 10000); i++)
 		ASSERT_EQ(0, odp_round(&self->s, &self->arena));
-	atomic_store(&thread.stop, true);
-	pthread_join(tid, NULL);
-	ASSERT_EQ(0, thread.err);
-	TH_LOG("pages went %u times", thread.count);
-	EXPECT_LT(0, thread.count);
+	ASSERT_EQ(0, mkt_loop_end(&loop));
+	TH_LOG("pages went %u times", loop.rounds);
+	EXPECT_LT(0, loop.rounds);
 }
 
 /* returns the status of an access of @length bytes of the key */
@@ -183,17 +159,11 @@ TEST_F(odp, atomics)
 
 	for (i = 0; i < 2; i++) {
 		struct mkt_leaf *leaf = &self->arena.leaf[i];
-		struct ibv_sge sge = {
-			.addr = leaf->addr + 4096 + (-leaf->addr & 7),
-			.length = 64,
-			.lkey = leaf->mr->lkey,
-		};
-		uint64_t *at = (uint64_t *)(uintptr_t)
-			       (sge.addr - (i ? variant->shift : 0));
+		uint64_t addr = leaf->addr + 4096 + (-leaf->addr & 7);
+		uint64_t *at = (uint64_t *)(uintptr_t)(addr - (i ? variant->shift : 0));
 		uint64_t before = at[2];
 
-		ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1,
-					     &sge));
+		ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, leaf->mr, addr, 64));
 		if (variant->shared)
 			madvise((void *)((uintptr_t)at & ~4095ul), 4096,
 				MADV_DONTNEED);
@@ -211,16 +181,12 @@ TEST_F(odp, unmapped)
 {
 	struct mkt_leaf *leaf = &self->arena.leaf[0];
 	struct mkt_mem *mem = &self->arena.mem[0];
-	struct ibv_sge sge = {
-		.addr = leaf->addr,
-		.length = leaf->length,
-		.lkey = leaf->mr->lkey,
-	};
 	size_t hole = 16 * 4096;
 	unsigned int i;
 
 	/* both machines compare all memory after each request */
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1, &sge));
+	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, leaf->mr, leaf->addr,
+				    leaf->length));
 	ASSERT_EQ(IBV_WC_SUCCESS,
 		  odp_access(&self->s, MKT_WRITE, hole - 61, 8192));
 	ASSERT_EQ(0, munmap(mem->host + hole, 4096));

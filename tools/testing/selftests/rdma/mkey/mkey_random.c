@@ -5,10 +5,10 @@
  * MTU. Meanwhile other threads bind their own keys to other layouts over the same memory.
  * sets: smp
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 
 FIXTURE_VARIANT(random)
@@ -85,16 +85,14 @@ static int random_xfer(struct mkt_setup *s, struct mkt_end *end0,
 
 /* another thread on one side, which binds all the time */
 struct random_rebind {
-	pthread_t thread;
+	struct mkt_loop loop;
 	struct mkt_setup *s;
 	struct ibv_mr *key;
-	unsigned int side, binds;
+	unsigned int side;
 	struct mkt_rng rng;
-	bool stop;
-	int err;
 };
 
-static void *random_rebind(void *arg)
+static int random_rebind(void *arg, unsigned int round)
 {
 	struct random_rebind *r = arg;
 	struct mkt_draw draw = {
@@ -103,24 +101,20 @@ static void *random_rebind(void *arg)
 		.max_blocks = 16,
 		.max_dims = r->s->dev[r->side].caps.max_dims,
 	};
+	enum mkt_kind kind = mkt_between(&r->rng, 0, draw.max_dims > 1 ? MKT_GENERAL :
+									 MKT_INTERLEAVED);
+	struct mkt_arena *arena = &r->s->arena[r->side];
+	struct mkt_layout layout;
+	int err;
 
-	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED) && !r->err) {
-		enum mkt_kind kind = mkt_between(&r->rng, 0, draw.max_dims > 1 ?
-						 MKT_GENERAL : MKT_INTERLEAVED);
-		struct mkt_arena *arena = &r->s->arena[r->side];
-		struct mkt_layout layout;
-
-		r->err = mkt_draw_layout(&layout, &r->rng, arena, kind, &draw);
-		if (r->err)
-			break;
-		r->err = mkt_layout_bind(r->key, arena, &layout,
-					 MKT_ACCESS_ALL);
-		mkt_layout_free(&layout);
-		r->binds++;
-		/* leave time for the test itself */
-		usleep(2000);
-	}
-	return NULL;
+	err = mkt_draw_layout(&layout, &r->rng, arena, kind, &draw);
+	if (err)
+		return err;
+	err = mkt_layout_bind(r->key, arena, &layout, MKT_ACCESS_ALL);
+	mkt_layout_free(&layout);
+	/* leave time for the test itself */
+	usleep(2000);
+	return err;
 }
 
 static unsigned int random_wanted(void)
@@ -144,8 +138,7 @@ TEST_F(random, layouts)
 		r->rng.state = mkt_rand(&self->s.rng);
 		r->key = ibmkey_alloc(self->s.dev[side].pd, 16);
 		ASSERT_NE(NULL, r->key);
-		ASSERT_EQ(0, pthread_create(&r->thread, NULL, random_rebind,
-					    r));
+		ASSERT_EQ(0, mkt_loop_start(&r->loop, random_rebind, r));
 	}
 	for (i = 0; bound < wanted; i++) {
 		/* one round in three has a key on one side only */
@@ -174,14 +167,12 @@ TEST_F(random, layouts)
 	for (side = 0; side < 2; side++) {
 		struct random_rebind *r = &other[side];
 
-		__atomic_store_n(&r->stop, true, __ATOMIC_RELAXED);
-		ASSERT_EQ(0, pthread_join(r->thread, NULL));
-		EXPECT_EQ(0, r->err);
-		EXPECT_LT(0, r->binds);
+		EXPECT_EQ(0, mkt_loop_end(&r->loop));
+		EXPECT_LT(0, r->loop.rounds);
 		EXPECT_EQ(0, ibv_dereg_mr(r->key));
 	}
 	TH_LOG("%u layouts, and %u of others meanwhile", bound,
-	       other[0].binds + other[1].binds);
+	       other[0].loop.rounds + other[1].loop.rounds);
 }
 
 TEST_HARNESS_MAIN
