@@ -293,16 +293,10 @@ static unsigned int foreign_remote(struct mkt_setup *s, struct mkt_pair *pair, u
 	static const enum mkt_op ops[] = {
 		MKT_READ, MKT_WRITE, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
 	};
-	const struct mkt_end *plain = &s->plain[0];
 	unsigned int o, done = 0;
 
 	for (o = 0; o < ARRAY_SIZE(ops); o++) {
-		struct mkt_wr wr = {
-			.op = ops[o],
-			.sge[0] = { plain->addr, 8, plain->mr->lkey },
-			.num_sge = 1,
-			.rkey = rkey,
-		};
+		struct mkt_wr wr = mkt_plain_wr(s, 0, ops[o], 8, 0, rkey);
 		bool failed = mkt_status(pair, 0, &wr) != IBV_WC_SUCCESS;
 
 		done += !failed || mkt_pair_recover(pair);
@@ -314,23 +308,18 @@ static unsigned int foreign_remote(struct mkt_setup *s, struct mkt_pair *pair, u
 static unsigned int foreign_local(struct mkt_setup *s, struct mkt_pair *pair, uint32_t lkey)
 {
 	const struct mkt_end *plain = &s->plain[0];
+	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ };
 	struct mkt_wr recv = { .sge[0] = { 0, 8, lkey }, .num_sge = 1 };
-	struct mkt_wr send = {
-		.op = MKT_SEND,
-		.sge[0] = { plain->addr, 8, plain->mr->lkey },
-		.num_sge = 1,
-	};
-	struct mkt_wr own[] = { { .op = MKT_WRITE }, { .op = MKT_READ } };
+	struct mkt_wr send = mkt_plain_wr(s, 0, MKT_SEND, 8, 0, 0);
 	struct mkt_result result = {};
-	unsigned int i, done = 0;
+	unsigned int o, done = 0;
 	bool failed;
 
-	for (i = 0; i < ARRAY_SIZE(own); i++) {
-		own[i].sge[0] = recv.sge[0];
-		own[i].num_sge = 1;
-		own[i].remote_addr = plain->addr;
-		own[i].rkey = plain->mr->rkey;
-		failed = mkt_status(pair, 1, &own[i]) != IBV_WC_SUCCESS;
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_wr wr = mkt_plain_wr(s, 1, ops[o], 8, plain->addr, plain->mr->rkey);
+
+		wr.sge[0] = recv.sge[0];
+		failed = mkt_status(pair, 1, &wr) != IBV_WC_SUCCESS;
 		done += !failed || mkt_pair_recover(pair);
 	}
 	failed = mkt_exec(pair, 0, &send, &recv, &result) ||
