@@ -35,29 +35,22 @@ static const unsigned long least[] = { 32 * 65536, 512, 16 * (BUFFER / 4096), 0 
 struct exhaust {
 	enum what what;
 	struct mkt_dev dev;
-	struct ibv_mr *leaf;
-	struct ibv_sge *sge;
+	struct mkt_leaf leaf;
 	int dmabuf;
 	struct ibv_mr *mr[MOST];
 };
 
 static int exhaust_open(struct exhaust *e)
 {
-	uint32_t i, n;
 	static uint8_t byte[4096];
 
 	if (mkt_dev_open(&e->dev, 0))
 		return EIO;
-	n = e->dev.caps.max_entries;
-	e->leaf = ibv_reg_mr(e->dev.pd, byte, sizeof(byte), MKT_ACCESS_ALL);
-	e->sge = calloc(n, sizeof(*e->sge));
-	if (!e->leaf || !e->sge)
+	e->leaf.addr = (uintptr_t)byte;
+	e->leaf.length = sizeof(byte);
+	e->leaf.mr = ibv_reg_mr(e->dev.pd, byte, sizeof(byte), MKT_ACCESS_ALL);
+	if (!e->leaf.mr)
 		return EIO;
-	for (i = 0; i < n; i++) {
-		e->sge[i].addr = (uintptr_t)byte;
-		e->sge[i].length = 1 + i % 2;
-		e->sge[i].lkey = e->leaf->lkey;
-	}
 	if (e->what == DMABUF) {
 		int memfd = memfd_create("exhaust", MFD_ALLOW_SEALING);
 
@@ -82,8 +75,8 @@ static struct ibv_mr *exhaust_one(struct exhaust *e)
 					    MKT_ACCESS_ALL);
 	mr = ibmkey_alloc(e->dev.pd, e->dev.caps.max_entries);
 	if (mr && e->what != KEYS) {
-		err = ibv_rereg_mr_sg(mr, MKT_ACCESS_ALL,
-				      e->dev.caps.max_entries, e->sge);
+		err = mkt_bind_rows(mr, &e->leaf, MKT_ROWS_LIST, e->dev.caps.max_entries, 2,
+				    MKT_ACCESS_ALL);
 		if (err) {
 			ibv_dereg_mr(mr);
 			errno = err;

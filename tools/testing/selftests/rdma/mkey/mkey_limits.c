@@ -63,30 +63,11 @@ static int limits_read(struct mkt_setup *s, struct ibv_mr *key, size_t length)
 	return err;
 }
 
-/* binds @key to @num bytes, one after another, as a list or as blocks */
-static int limits_bind(struct mkt_leaf *leaf, struct ibv_mr *key, enum ibmkey_kind kind,
+/* binds @key to @num bytes, one after another */
+static int limits_bind(struct mkt_leaf *leaf, struct ibv_mr *key, enum mkt_rows rows,
 		       unsigned int num)
 {
-	struct ibmkey_block *blocks = calloc(num, sizeof(*blocks));
-	struct ibmkey_range *ranges = calloc(num, sizeof(*ranges));
-	const uint64_t once = 1;
-	unsigned int i;
-	int err = ENOMEM;
-
-	for (i = 0; i < num && blocks && ranges; i++) {
-		ranges[i].addr = leaf->addr + i;
-		ranges[i].length = 1;
-		ranges[i].lkey = leaf->mr->lkey;
-		blocks[i].addr = leaf->addr + i;
-		blocks[i].bytes_count = 1;
-		blocks[i].lkey = leaf->mr->lkey;
-	}
-	if (blocks && ranges)
-		err = kind == IBMKEY_LIST ? ibmkey_bind_list(key, MKT_ACCESS_ALL, num, ranges) :
-		      ibmkey_bind_interleaved(key, MKT_ACCESS_ALL, 1, &once, num, blocks);
-	free(blocks);
-	free(ranges);
-	return err;
+	return mkt_bind_rows(key, leaf, rows, num, 1, MKT_ACCESS_ALL);
 }
 
 /* as many entries as there may be, and those that a key was created with */
@@ -94,18 +75,19 @@ TEST_F(limits, entries)
 {
 	struct ibv_mr *small = ibmkey_alloc(self->s.dev[1].pd, 3), *key[] = { self->key, small };
 	const unsigned int max[] = { self->caps.max_entries, 3 };
-	enum ibmkey_kind kind;
 	struct ibmkey_info info;
+	enum mkt_rows rows;
 	unsigned int i;
 
 	ASSERT_NE(NULL, small);
 	for (i = 0; i < 2; i++)
-		for (kind = IBMKEY_LIST; kind <= IBMKEY_INTERLEAVED; kind++) {
-			ASSERT_EQ(0, limits_bind(self->leaf, key[i], kind, max[i]));
-			EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key[i], kind, max[i] + 1));
+		for (rows = MKT_ROWS_LIST; rows <= MKT_ROWS_BLOCKS; rows++) {
+			ASSERT_EQ(0, limits_bind(self->leaf, key[i], rows, max[i]));
+			EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key[i], rows, max[i] + 1));
 			EXPECT_EQ(max[i], key[i]->length);
 			ASSERT_EQ(0, ibmkey_query(key[i], &info));
-			EXPECT_EQ(kind, info.kind);
+			EXPECT_EQ(rows == MKT_ROWS_LIST ? IBMKEY_LIST : IBMKEY_INTERLEAVED,
+				  info.kind);
 			EXPECT_EQ(max[i], info.num_entries);
 			EXPECT_EQ(0, limits_read(&self->s, key[i], max[i]));
 		}
@@ -118,52 +100,34 @@ TEST_F(limits, entries)
  */
 TEST_F(limits, indices)
 {
-	struct ibmkey_indexed layout = {
-		.addr = self->leaf->addr,
-		.unit = 1,
-		.bytes_count = 1,
-		.lkey = self->leaf->mr->lkey,
-	};
-	enum ibmkey_kind kind;
+	uint32_t i, max = self->caps.max_indices, most = self->caps.max_entries;
+	uint64_t *seen = calloc(max, sizeof(*seen));
+	struct ibmkey_indexed layout;
 	struct ibmkey_info info;
-	uint32_t *indices, i, max;
 	struct ibv_mr *key;
-	uint64_t *seen;
 
-	max = self->caps.max_indices;
-	ASSERT_LE(self->caps.max_entries, max);
-	indices = calloc(max + 1, sizeof(*indices));
-	seen = calloc(max, sizeof(*seen));
-	ASSERT_NE(NULL, indices);
+	ASSERT_LE(most, max);
 	ASSERT_NE(NULL, seen);
-	for (i = 0; i <= max; i++)
-		indices[i] = i % self->leaf->length;
-	layout.indices = (uintptr_t)indices;
-	layout.index_bytes = 4;
 	key = ibmkey_alloc(self->s.dev[1].pd, max);
 	ASSERT_NE(NULL, key);
-	layout.num_indices = max;
-	ASSERT_EQ(0, ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout));
+	ASSERT_EQ(0, limits_bind(self->leaf, key, MKT_ROWS_INDICES32, max));
 	EXPECT_EQ(max, key->length);
-	layout.num_indices = max + 1;
-	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout));
+	EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, MKT_ROWS_INDICES32, max + 1));
 	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
 	ASSERT_EQ(0, ibmkey_query_indexed(key, &info, &layout, max, seen));
 	EXPECT_EQ(max, info.num_entries);
 	EXPECT_EQ(max, info.max_entries);
 	for (i = 0; i < max; i++) {
-		ASSERT_EQ(indices[i], seen[i]);
+		ASSERT_EQ(i % self->leaf->length, seen[i]);
 	}
 
 	/* lists and blocks of such a key have the limit of all keys */
-	for (kind = IBMKEY_LIST; kind <= IBMKEY_INTERLEAVED; kind++) {
-		EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, kind, self->caps.max_entries + 1));
-	}
+	EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, MKT_ROWS_LIST, most + 1));
+	EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, MKT_ROWS_BLOCKS, most + 1));
 	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	EXPECT_ERRNO(EINVAL, ibmkey_alloc(self->s.dev[1].pd, max + 1));
 	free(seen);
-	free(indices);
 }
 
 TEST_F(limits, dims)

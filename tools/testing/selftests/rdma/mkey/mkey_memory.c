@@ -95,63 +95,7 @@ static size_t memory_round(size_t bytes)
 	return slab ? slab : size;
 }
 
-typedef int memory_bind(struct ibv_mr *key, unsigned int n,
-			struct mkt_leaf *leaf);
-
-/*
- * binds @keys keys over leaf 0 with @bind; returns the bytes that they take,
- * and frees them. Unbound keys take no more than they may keep.
- */
-static long long memory_of(struct mkt_dev *dev, unsigned int keys,
-			   unsigned int entries, memory_bind *bind,
-			   struct mkt_leaf *leaf)
-{
-	struct ibv_mr **key = calloc(keys, sizeof(*key));
-	long long before, bound = -1, after;
-	unsigned int i;
-
-	for (i = 0; key && i < keys; i++)
-		key[i] = ibmkey_alloc(dev->pd, entries);
-	before = memory_kernel();
-	for (i = 0; key && i < keys; i++)
-		if (!key[i] || bind(key[i], entries, leaf))
-			goto free;
-	bound = memory_kernel() - before;
-	for (i = 0; i < keys; i++)
-		if (ibmkey_unbind(key[i]))
-			bound = -1;
-	after = memory_kernel() - before;
-	mkt_diag("%u keys of %u: %lld bytes each, %lld in all, %lld when unbound",
-		 keys, entries, bound / keys, bound, after);
-	if (after > SLACK && (entries > KEPT || after > bound + SLACK))
-		bound = -1;
-free:
-	for (i = 0; key && i < keys; i++)
-		if (key[i])
-			ibv_dereg_mr(key[i]);
-	free(key);
-	return bound;
-}
-
-static int memory_bind_list(struct ibv_mr *key, unsigned int n,
-			    struct mkt_leaf *leaf)
-{
-	struct ibv_sge *sge = calloc(n, sizeof(*sge));
-	unsigned int i;
-	int err;
-
-	if (!sge)
-		return ENOMEM;
-	for (i = 0; i < n; i++) {
-		sge[i].addr = leaf->addr + i;
-		sge[i].length = 1;
-		sge[i].lkey = leaf->mr->lkey;
-	}
-	err = ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, n, sge);
-	free(sge);
-	return err;
-}
-
+/* blocks of the largest number of dimensions, which take most */
 static int memory_bind_blocks(struct ibv_mr *key, unsigned int n,
 			      struct mkt_leaf *leaf)
 {
@@ -174,45 +118,46 @@ static int memory_bind_blocks(struct ibv_mr *key, unsigned int n,
 	return err;
 }
 
-static int memory_bind_indices(struct ibv_mr *key, unsigned int n,
-			       struct mkt_leaf *leaf, bool small)
+static int memory_bind(struct ibv_mr *key, unsigned int n, enum mkt_rows rows,
+		       struct mkt_leaf *leaf)
 {
-	uint32_t *indices32 = calloc(n, sizeof(*indices32));
-	uint64_t *indices64 = calloc(n, sizeof(*indices64));
-	struct ibmkey_indexed layout = {
-		.addr = leaf->addr,
-		.unit = 2,
-		.bytes_count = 1,
-		.indices = small ? (uintptr_t)indices32 : (uintptr_t)indices64,
-		.index_bytes = small ? 4 : 8,
-		.num_indices = n,
-		.lkey = leaf->mr->lkey,
-	};
+	return rows == MKT_ROWS_BLOCKS ? memory_bind_blocks(key, n, leaf) :
+	       mkt_bind_rows(key, leaf, rows, n, 1, MKT_ACCESS_ALL);
+}
+
+/*
+ * binds @keys keys over leaf 0 to @rows; returns the bytes that they take,
+ * and frees them. Unbound keys take no more than they may keep.
+ */
+static long long memory_of(struct mkt_dev *dev, unsigned int keys,
+			   unsigned int entries, enum mkt_rows rows,
+			   struct mkt_leaf *leaf)
+{
+	struct ibv_mr **key = calloc(keys, sizeof(*key));
+	long long before, bound = -1, after;
 	unsigned int i;
-	int err = ENOMEM;
 
-	if (indices32 && indices64) {
-		for (i = 0; i < n; i++) {
-			indices64[i] = i % 1000;
-			indices32[i] = i % 1000;
-		}
-		err = ibmkey_bind_indexed(key, MKT_ACCESS_ALL, &layout);
-	}
-	free(indices32);
-	free(indices64);
-	return err;
-}
-
-static int memory_bind_indices32(struct ibv_mr *key, unsigned int n,
-				 struct mkt_leaf *leaf)
-{
-	return memory_bind_indices(key, n, leaf, true);
-}
-
-static int memory_bind_indices64(struct ibv_mr *key, unsigned int n,
-				 struct mkt_leaf *leaf)
-{
-	return memory_bind_indices(key, n, leaf, false);
+	for (i = 0; key && i < keys; i++)
+		key[i] = ibmkey_alloc(dev->pd, entries);
+	before = memory_kernel();
+	for (i = 0; key && i < keys; i++)
+		if (!key[i] || memory_bind(key[i], entries, rows, leaf))
+			goto free;
+	bound = memory_kernel() - before;
+	for (i = 0; i < keys; i++)
+		if (ibmkey_unbind(key[i]))
+			bound = -1;
+	after = memory_kernel() - before;
+	mkt_diag("%u keys of %u: %lld bytes each, %lld in all, %lld when unbound",
+		 keys, entries, bound / keys, bound, after);
+	if (after > SLACK && (entries > KEPT || after > bound + SLACK))
+		bound = -1;
+free:
+	for (i = 0; key && i < keys; i++)
+		if (key[i])
+			ibv_dereg_mr(key[i]);
+	free(key);
+	return bound;
 }
 
 FIXTURE(memory)
@@ -250,14 +195,14 @@ TEST_F(memory, entries)
 {
 	static const struct {
 		const char *kind;
-		memory_bind *bind;
+		enum mkt_rows rows;
 		/* a key takes at least and at most so many bytes per entry */
 		size_t least, most;
 	} kinds[] = {
-		{ "list", memory_bind_list, PER_ENTRY, PER_ENTRY },
-		{ "blocks", memory_bind_blocks, 0, PER_BLOCK },
-		{ "indices of 4 bytes", memory_bind_indices32, 4, 4 },
-		{ "indices of 8 bytes", memory_bind_indices64, 8, 8 },
+		{ "list", MKT_ROWS_LIST, PER_ENTRY, PER_ENTRY },
+		{ "blocks", MKT_ROWS_BLOCKS, 0, PER_BLOCK },
+		{ "indices of 4 bytes", MKT_ROWS_INDICES32, 4, 4 },
+		{ "indices of 8 bytes", MKT_ROWS_INDICES64, 8, 8 },
 	};
 	static const struct {
 		unsigned int entries, keys;
@@ -271,7 +216,7 @@ TEST_F(memory, entries)
 			long long bytes;
 
 			TH_LOG("%s", kinds[k].kind);
-			bytes = memory_of(&self->dev, keys, n, kinds[k].bind,
+			bytes = memory_of(&self->dev, keys, n, kinds[k].rows,
 					  &self->arena.leaf[0]);
 			EXPECT_LT(0, bytes);
 			EXPECT_GE((long long)(keys * all + SLACK), bytes);

@@ -42,35 +42,26 @@ static int users_become(uid_t uid)
 static int users_take(struct mkt_dev *dev, int most)
 {
 	static uint8_t byte[4096];
-	struct ibv_mr *leaf, *key;
-	uint32_t i, n = dev->caps.max_entries;
-	struct ibv_sge *sge;
+	struct mkt_leaf leaf = { .addr = (uintptr_t)byte, .length = sizeof(byte) };
+	uint32_t n = dev->caps.max_entries;
+	struct ibv_mr *key;
 	int count;
 
-	leaf = ibv_reg_mr(dev->pd, byte, sizeof(byte), MKT_ACCESS_ALL);
-	sge = calloc(n, sizeof(*sge));
-	if (!leaf || !sge)
+	leaf.mr = ibv_reg_mr(dev->pd, byte, sizeof(byte), MKT_ACCESS_ALL);
+	if (!leaf.mr)
 		return -1;
-	for (i = 0; i < n; i++) {
-		sge[i].addr = (uintptr_t)byte;
-		/* no two entries are one range */
-		sge[i].length = 1 + i % 2;
-		sge[i].lkey = leaf->lkey;
-	}
 	for (count = 0; count < most; count++) {
 		int err;
 
 		key = ibmkey_alloc(dev->pd, n);
-		err = key ? ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, n, sge) : errno;
+		err = key ? mkt_bind_rows(key, &leaf, MKT_ROWS_LIST, n, 2, MKT_ACCESS_ALL) : errno;
 		if (err) {
 			if (key)
 				ibv_dereg_mr(key);
-			free(sge);
 			return err == ENOMEM ? count : -1;
 		}
 		mkt_alive();
 	}
-	free(sge);
 	return count;
 }
 

@@ -138,6 +138,22 @@ void mkt_entries_free(struct mkt_entries *entries);
 /* binds @key to @layout over the leaves of @arena */
 int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 		    const struct mkt_layout *layout, int access);
+
+/* rows: layouts whose only purpose is their number of entries */
+enum mkt_rows {
+	MKT_ROWS_LIST,
+	MKT_ROWS_BLOCKS,	/* in one dimension, once */
+	MKT_ROWS_INDICES32,
+	MKT_ROWS_INDICES64,
+};
+
+/*
+ * Binds @key to @num entries of one byte each: byte 0 of the leaf, byte @step, byte 2 * @step, ...,
+ * and from the leaf's first byte again.
+ */
+int mkt_bind_rows(struct ibv_mr *key, const struct mkt_leaf *leaf, enum mkt_rows rows,
+		  unsigned int num, unsigned int step, int access);
+
 void mkt_layout_print(const struct mkt_layout *layout);
 void mkt_layout_free(struct mkt_layout *layout);
 
