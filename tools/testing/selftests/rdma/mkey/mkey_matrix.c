@@ -104,150 +104,60 @@ TEST_F(matrix, direct)
 		EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_atomic, atomics[i]));
 }
 
-static void matrix_moves(struct __test_metadata *_metadata,
-			 struct mkt_matrix *m, enum mkt_op op,
-			 unsigned int flags)
+/* a verb by keys to every kind of layout over the leaf */
+struct matrix_verb {
+	mkt_matrix_verb run;
+	enum mkt_op op;
+	unsigned int flags;	/* MKT_QP_* */
+	unsigned int access;	/* of the keys, 0 for all */
+	enum ibv_mw_type window;
+	bool operands;
+};
+
+static void matrix_run(struct __test_metadata *_metadata, FIXTURE_DATA(matrix) *self,
+		       const FIXTURE_VARIANT(matrix) *variant, const struct matrix_verb *verb)
 {
-	ASSERT_EQ(0, mkt_matrix_connect(m, flags));
-	EXPECT_EQ(0, mkt_matrix_each(m, mkt_matrix_move, op, MKT_ACCESS_ALL));
+	/* a key cannot have the flush flag over a leaf that lacks it */
+	int err = verb->access & FLUSH && !variant->flush ? EACCES : 0;
+
+	self->m.window = verb->window;
+	self->m.operands = verb->operands;
+	ASSERT_EQ(0, mkt_matrix_connect(&self->m, verb->flags));
+	EXPECT_EQ(err, mkt_matrix_each(&self->m, verb->run, verb->op,
+				       verb->access ?: MKT_ACCESS_ALL));
 }
 
-TEST_F(matrix, send)
-{
-	matrix_moves(_metadata, &self->m, MKT_SEND, 0);
+#define MATRIX_VERB(name, ...)						\
+TEST_F(matrix, name)							\
+{									\
+	const struct matrix_verb verb = { __VA_ARGS__ };		\
+									\
+	matrix_run(_metadata, self, variant, &verb);			\
 }
 
-TEST_F(matrix, send_imm)
-{
-	matrix_moves(_metadata, &self->m, MKT_SEND_IMM, 0);
-}
-
-TEST_F(matrix, srq)
-{
-	matrix_moves(_metadata, &self->m, MKT_SEND, MKT_QP_SRQ);
-}
-
-TEST_F(matrix, write)
-{
-	matrix_moves(_metadata, &self->m, MKT_WRITE, 0);
-}
-
-TEST_F(matrix, write_imm)
-{
-	matrix_moves(_metadata, &self->m, MKT_WRITE_IMM, 0);
-}
-
-TEST_F(matrix, read)
-{
-	matrix_moves(_metadata, &self->m, MKT_READ, 0);
-}
-
-TEST_F(matrix, uc_send)
-{
-	matrix_moves(_metadata, &self->m, MKT_SEND, MKT_QP_UC);
-}
-
-TEST_F(matrix, uc_send_imm)
-{
-	matrix_moves(_metadata, &self->m, MKT_SEND_IMM, MKT_QP_UC);
-}
-
-TEST_F(matrix, uc_srq)
-{
-	matrix_moves(_metadata, &self->m, MKT_SEND, MKT_QP_UC | MKT_QP_SRQ);
-}
-
-TEST_F(matrix, uc_write)
-{
-	matrix_moves(_metadata, &self->m, MKT_WRITE, MKT_QP_UC);
-}
-
-TEST_F(matrix, uc_write_imm)
-{
-	matrix_moves(_metadata, &self->m, MKT_WRITE_IMM, MKT_QP_UC);
-}
-
-TEST_F(matrix, ud_send)
-{
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, MKT_QP_UD));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_datagram, MKT_SEND,
-				     IBV_ACCESS_LOCAL_WRITE));
-}
-
-TEST_F(matrix, ud_srq)
-{
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, MKT_QP_UD | MKT_QP_SRQ));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_datagram, MKT_SEND,
-				     IBV_ACCESS_LOCAL_WRITE));
-}
-
-TEST_F(matrix, fetch_add)
-{
-	self->m.operands = true;
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_atomic,
-				     MKT_FETCH_ADD, MKT_ACCESS_ALL));
-}
-
-TEST_F(matrix, cmp_swap)
-{
-	self->m.operands = true;
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_atomic, MKT_CMP_SWAP,
-				     MKT_ACCESS_ALL));
-}
-
-TEST_F(matrix, atomic_write)
-{
-	self->m.operands = true;
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_atomic,
-				     MKT_ATOMIC_WRITE, MKT_ACCESS_ALL));
-}
-
-/* a key cannot have the flush flag over a leaf that lacks it */
-TEST_F(matrix, flush)
-{
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	if (!variant->flush) {
-		EXPECT_EQ(EACCES, mkt_matrix_each(&self->m, mkt_matrix_flush,
-						  MKT_WRITE,
-						  MKT_ACCESS_ALL | FLUSH));
-		return;
-	}
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_flush, MKT_WRITE,
-				     MKT_ACCESS_ALL | FLUSH));
-}
-
-TEST_F(matrix, window_1)
-{
-	self->m.window = IBV_MW_TYPE_1;
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_window, MKT_WRITE,
-				     MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
-}
-
-TEST_F(matrix, window_2)
-{
-	self->m.window = IBV_MW_TYPE_2;
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_window, MKT_READ,
-				     MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
-}
-
-TEST_F(matrix, local_inv)
-{
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_invalidate,
-				     MKT_LOCAL_INV, MKT_ACCESS_ALL));
-}
-
-TEST_F(matrix, send_inv)
-{
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
-	EXPECT_EQ(0, mkt_matrix_each(&self->m, mkt_matrix_invalidate,
-				     MKT_SEND_INV, MKT_ACCESS_ALL));
-}
+MATRIX_VERB(send, mkt_matrix_move, MKT_SEND)
+MATRIX_VERB(send_imm, mkt_matrix_move, MKT_SEND_IMM)
+MATRIX_VERB(srq, mkt_matrix_move, MKT_SEND, MKT_QP_SRQ)
+MATRIX_VERB(write, mkt_matrix_move, MKT_WRITE)
+MATRIX_VERB(write_imm, mkt_matrix_move, MKT_WRITE_IMM)
+MATRIX_VERB(read, mkt_matrix_move, MKT_READ)
+MATRIX_VERB(uc_send, mkt_matrix_move, MKT_SEND, MKT_QP_UC)
+MATRIX_VERB(uc_send_imm, mkt_matrix_move, MKT_SEND_IMM, MKT_QP_UC)
+MATRIX_VERB(uc_srq, mkt_matrix_move, MKT_SEND, MKT_QP_UC | MKT_QP_SRQ)
+MATRIX_VERB(uc_write, mkt_matrix_move, MKT_WRITE, MKT_QP_UC)
+MATRIX_VERB(uc_write_imm, mkt_matrix_move, MKT_WRITE_IMM, MKT_QP_UC)
+MATRIX_VERB(ud_send, mkt_matrix_datagram, MKT_SEND, MKT_QP_UD, IBV_ACCESS_LOCAL_WRITE)
+MATRIX_VERB(ud_srq, mkt_matrix_datagram, MKT_SEND, MKT_QP_UD | MKT_QP_SRQ, IBV_ACCESS_LOCAL_WRITE)
+MATRIX_VERB(fetch_add, mkt_matrix_atomic, MKT_FETCH_ADD, .operands = true)
+MATRIX_VERB(cmp_swap, mkt_matrix_atomic, MKT_CMP_SWAP, .operands = true)
+MATRIX_VERB(atomic_write, mkt_matrix_atomic, MKT_ATOMIC_WRITE, .operands = true)
+MATRIX_VERB(flush, mkt_matrix_flush, MKT_WRITE, .access = MKT_ACCESS_ALL | FLUSH)
+MATRIX_VERB(window_1, mkt_matrix_window, MKT_WRITE, .window = IBV_MW_TYPE_1,
+	    .access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)
+MATRIX_VERB(window_2, mkt_matrix_window, MKT_READ, .window = IBV_MW_TYPE_2,
+	    .access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)
+MATRIX_VERB(local_inv, mkt_matrix_invalidate, MKT_LOCAL_INV)
+MATRIX_VERB(send_inv, mkt_matrix_invalidate, MKT_SEND_INV)
 
 /* rxe has no XRC; once it has, its verbs belong above */
 TEST_F(matrix, xrc_refused)
