@@ -69,7 +69,7 @@ FIXTURE_SETUP(matrix)
 {
 	int err;
 
-	MKT_OPEN_EXTENDED(self->m.dev);
+	MKT_OPEN_EXTENDED(self->m.s.dev);
 	err = mkt_matrix_setup(&self->m, variant->make, variant->several,
 			       _metadata->name);
 	if (err == EOPNOTSUPP || err == ENODEV)
@@ -80,7 +80,7 @@ FIXTURE_SETUP(matrix)
 
 FIXTURE_TEARDOWN(matrix)
 {
-	EXPECT_EQ(0, mkt_matrix_teardown(&self->m));
+	EXPECT_EQ(0, mkt_teardown(&self->m.s));
 }
 
 /* requests that name the MR itself */
@@ -167,7 +167,7 @@ TEST_F(matrix, xrc_refused)
 		.fd = -1,
 		.oflags = O_CREAT,
 	};
-	struct ibv_cq *cq = ibv_create_cq(self->m.dev[0].ctx, 4, NULL, NULL, 0);
+	struct ibv_cq *cq = ibv_create_cq(self->m.s.dev[0].ctx, 4, NULL, NULL, 0);
 	struct ibv_qp_init_attr qp = {
 		.send_cq = cq,
 		.recv_cq = cq,
@@ -177,9 +177,9 @@ TEST_F(matrix, xrc_refused)
 
 	ASSERT_NE(NULL, cq);
 	errno = 0;
-	EXPECT_ERRNO(EOPNOTSUPP, ibv_open_xrcd(self->m.dev[0].ctx, &xrcd));
+	EXPECT_ERRNO(EOPNOTSUPP, ibv_open_xrcd(self->m.s.dev[0].ctx, &xrcd));
 	errno = 0;
-	EXPECT_ERRNO(EOPNOTSUPP, ibv_create_qp(self->m.dev[0].pd, &qp));
+	EXPECT_ERRNO(EOPNOTSUPP, ibv_create_qp(self->m.s.dev[0].pd, &qp));
 	ASSERT_EQ(0, ibv_destroy_cq(cq));
 }
 

@@ -11,16 +11,16 @@
 static int mkt_matrix_side(struct mkt_matrix *m, unsigned int i,
 			   mkt_leaf_maker make)
 {
-	struct mkt_arena *arena = &m->arena[i];
+	struct mkt_arena *arena = &m->s.arena[i];
 	int err;
 
-	mkt_arena_init(arena, &m->dev[i]);
+	mkt_arena_init(arena, &m->s.dev[i]);
 	err = mkt_arena_add_host(arena, 40 * 1024);
 	if (!err)
 		err = mkt_arena_add_leaf(arena, 0, 123, 40 * 1024 - 123 - 45,
 					 MKT_LEAF_ACCESS, 0);
 	if (!err)
-		err = mkt_end_leaf(&m->plain[i], arena, 0);
+		err = mkt_end_leaf(&m->s.plain[i], arena, 0);
 	if (err)
 		return err;
 	err = make(arena);
@@ -29,13 +29,13 @@ static int mkt_matrix_side(struct mkt_matrix *m, unsigned int i,
 			err = mkt_leaf_user(arena);
 		else
 			snprintf(m->why, sizeof(m->why),
-				 "%s has no such memory: %s", m->dev[i].name,
+				 "%s has no such memory: %s", m->s.dev[i].name,
 				 strerror(err));
 	}
 	if (err)
 		return err;
-	m->key[i] = ibmkey_alloc(m->dev[i].pd, MAX_ENTRIES);
-	return m->key[i] ? 0 : errno;
+	m->s.key[i] = ibmkey_alloc(m->s.dev[i].pd, MAX_ENTRIES);
+	return m->s.key[i] ? 0 : errno;
 }
 
 int mkt_matrix_setup(struct mkt_matrix *m, mkt_leaf_maker make, bool several,
@@ -44,45 +44,20 @@ int mkt_matrix_setup(struct mkt_matrix *m, mkt_leaf_maker make, bool several,
 	unsigned int i;
 	int err = 0;
 
-	mkt_rng_init(&m->rng, salt);
+	mkt_rng_init(&m->s.rng, salt);
 	m->several = several;
 	for (i = 0; i < 2 && !err; i++)
 		err = mkt_matrix_side(m, i, make);
 	for (i = 0; i < 2 && !err; i++)
-		err = mkt_arena_fill(&m->arena[i], &m->rng);
+		err = mkt_arena_fill(&m->s.arena[i], &m->s.rng);
 	return err;
 }
 
 int mkt_matrix_connect(struct mkt_matrix *m, unsigned int flags)
 {
-	enum ibv_mtu mtu = mkt_between(&m->rng, 0, 1) ? IBV_MTU_1024 :
-							IBV_MTU_4096;
-	int err;
+	enum ibv_mtu mtu = mkt_between(&m->s.rng, 0, 1) ? IBV_MTU_1024 : IBV_MTU_4096;
 
-	err = mkt_pair_create(&m->pair, &m->dev[0], &m->dev[1], mtu, flags);
-	m->connected = !err;
-	return err;
-}
-
-int mkt_matrix_teardown(struct mkt_matrix *m)
-{
-	int err, first = 0;
-	unsigned int i;
-
-	if (m->connected)
-		mkt_pair_destroy(&m->pair);
-	for (i = 0; i < 2; i++) {
-		mkt_end_free(&m->plain[i]);
-		err = m->key[i] ? ibv_dereg_mr(m->key[i]) : 0;
-		if (err)
-			mkt_diag("the key of side %u stays: %s", i,
-				 strerror(err));
-		first = first ?: err;
-		err = mkt_arena_free(&m->arena[i]);
-		first = first ?: err;
-		mkt_dev_close(&m->dev[i]);
-	}
-	return first;
+	return mkt_pair_create(&m->s.pair, &m->s.dev[0], &m->s.dev[1], mtu, flags);
 }
 
 static int mkt_matrix_operands(struct mkt_matrix *m, unsigned int side,
@@ -92,9 +67,9 @@ static int mkt_matrix_operands(struct mkt_matrix *m, unsigned int side,
 	size_t offset;
 	int err;
 
-	err = mkt_layout_map(&m->arena[side], layout, &map);
+	err = mkt_layout_map(&m->s.arena[side], layout, &map);
 	if (!err)
-		err = mkt_operand(&m->rng, layout, &map, &offset);
+		err = mkt_operand(&m->s.rng, layout, &map, &offset);
 	mkt_map_free(&map);
 	return err;
 }
@@ -108,23 +83,23 @@ static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
 		.max_length = 16 * 1024,
 		.max_block = 4 * 1024,
 		.max_blocks = MAX_ENTRIES,
-		.max_dims = m->dev[side].caps.max_dims,
+		.max_dims = m->s.dev[side].caps.max_dims,
 		.leaf_only = !m->several,
 		/* the last leaf; the others are below it */
-		.leaf = m->arena[side].num_leaves - 1,
+		.leaf = m->s.arena[side].num_leaves - 1,
 	};
 	unsigned int tries = 5000;
 	int err;
 
 	do {
 		mkt_layout_free(&drawn->layout);
-		err = mkt_draw_layout(&drawn->layout, &m->rng, &m->arena[side],
+		err = mkt_draw_layout(&drawn->layout, &m->s.rng, &m->s.arena[side],
 				      kind, &draw);
 		if (!err && m->operands)
 			err = mkt_matrix_operands(m, side, &drawn->layout);
 	} while (err == ENOENT && --tries);
 	if (!err)
-		err = mkt_end_key(&drawn->end, m->key[side], &m->arena[side],
+		err = mkt_end_key(&drawn->end, m->s.key[side], &m->s.arena[side],
 				  &drawn->layout, access);
 	return err;
 }
@@ -133,7 +108,7 @@ static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
 static int mkt_matrix_kind(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 			   unsigned int access, enum mkt_kind kind, unsigned int keys)
 {
-	struct mkt_end *end[2] = { &m->plain[0], &m->plain[1] };
+	struct mkt_end *end[2] = { &m->s.plain[0], &m->s.plain[1] };
 	struct mkt_drawn drawn[2] = {}, *key[2] = {};
 	unsigned int i;
 	int err = 0;
@@ -167,12 +142,12 @@ int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 	 * leaves of which more is tested, it is each in turn.
 	 */
 	unsigned int i, places = m->packets ? mkt_scale(3, 1) : 1;
-	unsigned int kind, first = mkt_between(&m->rng, 0, 2);
+	unsigned int kind, first = mkt_between(&m->s.rng, 0, 2);
 	/* a short run has every third kind of most leaves */
 	unsigned int step = mkt_quick() && !m->packets ? 3 : 1;
 	int err = 0;
 
-	for (kind = mkt_between(&m->rng, 0, step - 1); kind < MKT_NUM_KINDS; kind += step)
+	for (kind = mkt_between(&m->s.rng, 0, step - 1); kind < MKT_NUM_KINDS; kind += step)
 		for (i = 0; i < places && !err; i++)
 			err = mkt_matrix_kind(m, verb, op, access, kind,
 					      1 + (first + kind + i) % 3);
@@ -181,8 +156,8 @@ int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 
 int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op)
 {
-	struct mkt_arena *arena = &m->arena[0];
-	struct mkt_end leaf, *end[2] = { &leaf, &m->plain[1] };
+	struct mkt_arena *arena = &m->s.arena[0];
+	struct mkt_end leaf, *end[2] = { &leaf, &m->s.plain[1] };
 	struct mkt_drawn *drawn[2] = {};
 	unsigned int i;
 	int err = mkt_end_leaf(&leaf, arena, arena->num_leaves - 1);

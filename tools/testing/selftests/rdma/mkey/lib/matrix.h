@@ -9,13 +9,7 @@
 #include "mkey_test.h"
 
 struct mkt_matrix {
-	struct mkt_dev dev[2];
-	struct mkt_rng rng;
-	struct mkt_arena arena[2];
-	struct mkt_end plain[2];	/* leaf 0 of each: ordinary memory */
-	struct ibv_mr *key[2];
-	struct mkt_pair pair;
-	bool connected;
+	struct mkt_setup s;		/* leaf 0 of each side is ordinary memory */
 	bool several;			/* any leaf but the first, not just one */
 	enum ibv_mw_type window;
 	bool operands;			/* draw layouts that have some */
@@ -62,10 +56,9 @@ int mkt_leaf_mixed(struct mkt_arena *arena);
 int mkt_udmabuf(int memfd, size_t size);
 int mkt_heap_buffer(size_t size, int flags);
 
-/* @m->dev must have been opened */
+/* @m->s.dev must have been opened; mkt_teardown() of @m->s frees it */
 int mkt_matrix_setup(struct mkt_matrix *m, mkt_leaf_maker make, bool several,
 		     const char *salt);
-int mkt_matrix_teardown(struct mkt_matrix *m);
 /* connects queue pairs with the MKT_QP_* @flags */
 int mkt_matrix_connect(struct mkt_matrix *m, unsigned int flags);
 

@@ -22,17 +22,17 @@ static int mkt_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		.side = side,
 		.end = { end[0], end[1] },
 		.length = length,
-		.num_sge = mkt_between(&m->rng, 1, 4),
+		.num_sge = mkt_between(&m->s.rng, 1, 4),
 	};
 
-	return mkt_xfer_drawn(&m->pair, &m->rng, &xfer);
+	return mkt_xfer_drawn(&m->s.pair, &m->s.rng, &xfer);
 }
 
 /* parts that end near the end of a packet, and other short ones */
 static int mkt_move_packets(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 			    struct mkt_end *const end[2])
 {
-	size_t mtu = mkt_mtu_bytes(m->pair.mtu), all = mkt_shorter(end);
+	size_t mtu = mkt_mtu_bytes(m->s.pair.mtu), all = mkt_shorter(end);
 	const size_t lengths[] = {
 		1, mtu - 1, mtu + 1, 2 * mtu + 1,
 		/* left out in a short run */
@@ -56,7 +56,7 @@ int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	int err = mkt_move(m, op, side, end, all);
 
 	err = err ?: mkt_move(m, op, side, end,
-			      mkt_between(&m->rng, 1, all));
+			      mkt_between(&m->s.rng, 1, all));
 	return err || !m->packets ? err : mkt_move_packets(m, op, side, end);
 }
 
@@ -68,12 +68,12 @@ int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 	static const size_t lengths[] = { 1, 4, 39, 40, 1023, 1024, 4095, 4096 };
 	struct mkt_end *from = end[side], *to = end[!side];
 	/* one of them, or any other */
-	size_t which = mkt_between(&m->rng, 0, 2 * ARRAY_SIZE(lengths) - 1), i;
+	size_t which = mkt_between(&m->s.rng, 0, 2 * ARRAY_SIZE(lengths) - 1), i;
 	size_t length = which < ARRAY_SIZE(lengths) ? lengths[which] :
-						      mkt_between(&m->rng, 1, 4096);
+						      mkt_between(&m->s.rng, 1, 4096);
 	size_t at[2] = {
-		mkt_between(&m->rng, 0, from->map.length - length),
-		mkt_between(&m->rng, 0, to->map.length - length - GRH),
+		mkt_between(&m->s.rng, 0, from->map.length - length),
+		mkt_between(&m->s.rng, 0, to->map.length - length - GRH),
 	};
 	struct mkt_wr wr = {
 		.op = op,
@@ -88,9 +88,9 @@ int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 	struct mkt_result result;
 	int err;
 
-	err = mkt_arena_fill(&m->arena[side], &m->rng);
+	err = mkt_arena_fill(&m->s.arena[side], &m->s.rng);
 	if (!err)
-		err = mkt_exec(&m->pair, side, &wr, &recv, &result);
+		err = mkt_exec(&m->s.pair, side, &wr, &recv, &result);
 	if (err)
 		return err;
 	if (result.status != IBV_WC_SUCCESS ||
@@ -107,7 +107,7 @@ int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 	/* the last four bytes are the receiver's address */
 	for (i = 0; i < 4; i++)
 		to->arena->expect[pos[GRH - 4 + i]] =
-			m->dev[!side].gid.raw[12 + i];
+			m->s.dev[!side].gid.raw[12 + i];
 	for (i = 0; i < length; i++)
 		to->arena->expect[pos[GRH + i]] =
 			from->arena->expect[from->map.pos[at[0] + i]];
@@ -186,23 +186,23 @@ int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	int err = 0;
 
 	for (i = 0; i < 4 && !err; i++) {
-		size_t at = mkt_plain_operand(&m->rng, target);
+		size_t at = mkt_plain_operand(&m->s.rng, target);
 
 		if (drawn[!side])
-			err = mkt_operand(&m->rng, &drawn[!side]->layout,
+			err = mkt_operand(&m->s.rng, &drawn[!side]->layout,
 					  &target->map, &at);
 		if (err)
 			return err;
-		xfer.offset[side] = mkt_between(&m->rng, 0,
+		xfer.offset[side] = mkt_between(&m->s.rng, 0,
 						end[side]->map.length - 8);
 		xfer.offset[!side] = at;
-		xfer.swap_add = mkt_rand(&m->rng);
-		xfer.compare = mkt_rand(&m->rng);
+		xfer.swap_add = mkt_rand(&m->s.rng);
+		xfer.compare = mkt_rand(&m->s.rng);
 		/* every second comparison matches */
 		if (i & 1)
 			memcpy(&xfer.compare, target->arena->expect +
 			       target->map.pos[at], sizeof(xfer.compare));
-		err = mkt_xfer(&m->pair, &xfer);
+		err = mkt_xfer(&m->s.pair, &xfer);
 	}
 	return err;
 }
@@ -210,7 +210,7 @@ int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 static int mkt_matrix_status(struct mkt_matrix *m, unsigned int side,
 			     const struct mkt_wr *wr, enum ibv_wc_status status)
 {
-	int seen = mkt_status(&m->pair, side, wr);
+	int seen = mkt_status(&m->s.pair, side, wr);
 
 	if (seen == (int)status)
 		return 0;
@@ -243,7 +243,7 @@ int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	for (i = 0; i < ARRAY_SIZE(outside) && !err; i++) {
 		wr.remote_addr = outside[i];
 		err = mkt_matrix_status(m, side, &wr, IBV_WC_REM_ACCESS_ERR);
-		err = err ?: mkt_pair_recover(&m->pair);
+		err = err ?: mkt_pair_recover(&m->s.pair);
 	}
 	return err ?: mkt_arena_check(target->arena);
 }
@@ -262,8 +262,8 @@ int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	err = mkt_matrix_move(m, op, side, end, drawn);
 	if (err)
 		return err;
-	wr.flush_length = mkt_between(&m->rng, 1, target->map.length);
-	wr.remote_addr = mkt_between(&m->rng, 0,
+	wr.flush_length = mkt_between(&m->s.rng, 1, target->map.length);
+	wr.remote_addr = mkt_between(&m->s.rng, 0,
 				     target->map.length - wr.flush_length);
 	err = mkt_matrix_status(m, side, &wr, IBV_WC_SUCCESS);
 	if (err)
@@ -271,7 +271,7 @@ int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	wr.remote_addr = target->map.length - wr.flush_length + 1;
 	err = mkt_matrix_status(m, side, &wr, IBV_WC_REM_ACCESS_ERR);
 	if (!err)
-		err = mkt_pair_recover(&m->pair);
+		err = mkt_pair_recover(&m->s.pair);
 	return err ?: mkt_arena_check(target->arena);
 }
 
@@ -280,16 +280,16 @@ int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 		      struct mkt_drawn *const drawn[2])
 {
 	struct mkt_end window, *ends[2] = { end[0], end[1] };
-	struct ibv_mr mr = *m->key[!side];
+	struct ibv_mr mr = *m->s.key[!side];
 	struct ibv_mw *mw;
 	int err;
 
 	if (!drawn[!side])
 		return 0;
-	mw = ibv_alloc_mw(m->dev[!side].pd, m->window);
+	mw = ibv_alloc_mw(m->s.dev[!side].pd, m->window);
 	if (!mw)
 		return errno;
-	err = mkt_bind_window(&m->pair.end[!side], mw, m->key[!side], 0,
+	err = mkt_bind_window(&m->s.pair.end[!side], mw, m->s.key[!side], 0,
 			      mr.length,
 			      MKT_ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE);
 	window = *end[!side];
@@ -305,13 +305,13 @@ int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 static int mkt_send_inv(struct mkt_matrix *m, unsigned int side,
 			const struct mkt_end *from)
 {
-	struct mkt_end *to = &m->plain[!side];
-	size_t length = mkt_between(&m->rng, 1, from->map.length), i;
+	struct mkt_end *to = &m->s.plain[!side];
+	size_t length = mkt_between(&m->s.rng, 1, from->map.length), i;
 	struct mkt_wr wr = {
 		.op = MKT_SEND_INV,
 		.sge[0] = { from->addr, length, from->mr->lkey },
 		.num_sge = 1,
-		.rkey = m->key[!side]->rkey,
+		.rkey = m->s.key[!side]->rkey,
 	};
 	struct mkt_wr recv = {
 		.sge[0] = { to->addr, length, to->mr->lkey },
@@ -320,9 +320,9 @@ static int mkt_send_inv(struct mkt_matrix *m, unsigned int side,
 	struct mkt_result result;
 	int err;
 
-	err = mkt_arena_fill(&m->arena[side], &m->rng);
+	err = mkt_arena_fill(&m->s.arena[side], &m->s.rng);
 	if (!err)
-		err = mkt_exec(&m->pair, side, &wr, &recv, &result);
+		err = mkt_exec(&m->s.pair, side, &wr, &recv, &result);
 	if (err)
 		return err;
 	if (result.status != IBV_WC_SUCCESS ||
@@ -338,13 +338,13 @@ int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
 			  unsigned int side, struct mkt_end *const end[2],
 			  struct mkt_drawn *const drawn[2])
 {
-	struct ibv_mr *key = m->key[!side];
+	struct ibv_mr *key = m->s.key[!side];
 	struct mkt_wr write = {
 		.op = MKT_WRITE,
 		.sge[0] = {
-			.addr = m->plain[side].addr,
+			.addr = m->s.plain[side].addr,
 			.length = 8,
-			.lkey = m->plain[side].mr->lkey,
+			.lkey = m->s.plain[side].mr->lkey,
 		},
 		.num_sge = 1,
 		.rkey = key->rkey,
@@ -369,10 +369,10 @@ int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
 	if (!err)
 		err = mkt_matrix_status(m, side, &write, IBV_WC_REM_ACCESS_ERR);
 	if (!err)
-		err = mkt_pair_recover(&m->pair);
+		err = mkt_pair_recover(&m->s.pair);
 	if (!err)
-		err = mkt_arena_check(&m->arena[!side]);
+		err = mkt_arena_check(&m->s.arena[!side]);
 	/* the key can be bound again, for the other direction */
-	return err ?: mkt_layout_bind(key, &m->arena[!side],
+	return err ?: mkt_layout_bind(key, &m->s.arena[!side],
 				      &drawn[!side]->layout, MKT_ACCESS_ALL);
 }
