@@ -192,8 +192,7 @@ static int child_allocs(struct mkt_dev *dev, uid_t uid, uint64_t length, uint32_
 
 /*
  * A user gets a quota and no more: all processes together, also those that have the
- * opened device from another one. mkey_quota.sh runs this with a quota, and
- * default_quota is the same without one.
+ * opened device from another one. mkey_quota.sh runs this with a quota, too.
  */
 static void test_quota(struct __test_metadata *_metadata, struct mkt_dev *dev, uint64_t quota,
 		       uint32_t class)
@@ -227,26 +226,15 @@ static void test_quota(struct __test_metadata *_metadata, struct mkt_dev *dev, u
 	ASSERT_EQ(0, ibv_free_dm(more));
 }
 
+/* half of each memory, or what the module parameter max_dm_size_per_user says */
 TEST_F(alloc, quota)
 {
 	const char *told = getenv("MKEY_TEST_QUOTA");
-	uint64_t quota = told ? strtoull(told, NULL, 0) : 0;
+	uint64_t quota = told ? strtoull(told, NULL, 0) : (self->before.total / 2) & -4096ul;
 
-	if (!quota)
-		SKIP(return, "MKEY_TEST_QUOTA does not say max_dm_size_per_user");
-	test_quota(_metadata, &self->dev, quota, variant->bit);
-}
-
-/* half of each memory */
-TEST_F(alloc, default_quota)
-{
-	uint64_t half = (self->before.total / 2) & -4096ul;
-
-	if (getenv("MKEY_TEST_QUOTA"))
-		SKIP(return, "there is another quota");
-	if (half > 1ull << 28)
+	if (quota > 1ull << 28)
 		SKIP(return, "too much device memory for one buffer");
-	test_quota(_metadata, &self->dev, half, variant->bit);
+	test_quota(_metadata, &self->dev, quota, variant->bit);
 }
 
 /* all RAM is one share of a user; each other memory has a share of its own */
