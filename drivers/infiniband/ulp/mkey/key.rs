@@ -8,13 +8,11 @@
 mod description;
 pub(crate) mod indexed;
 pub(crate) mod leaf;
-pub(crate) mod nest;
 mod registered;
 pub(crate) mod request;
 mod stage;
-pub(crate) mod uapi;
 
-pub(crate) use description::{Description, Range};
+pub(crate) use description::{check_kind, counts, Description, Range};
 
 use crate::{
     backend::{Backend, Claimed, ClaimedMr, Hw},
@@ -23,12 +21,13 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{mr_key, Mr, OwnedMr, Pd},
+        sched,
         sync::{pending::Timeout, rcu_arc::RcuUnique},
     },
     limits::cost,
     mkey_core::{Core, Lookup},
     region::{
-        binding::{Binding, MAX_INDICES},
+        binding::{Binding, Leaf, LeafPlace, MAX_DEPTH, MAX_INDICES},
         flat::{MAX_PIECES, MAX_PIECES_OF_REQUEST},
         rebind::{apply, Change, QueuedBind, RefusedChange},
         rights::Origin,
@@ -36,7 +35,8 @@ use crate::{
         Kind, Region,
     },
 };
-use kernel::{prelude::*, sync::Arc};
+use core::{ptr, slice};
+use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 
 /// A key, found by the caller's MR.
 pub(crate) struct Key<'a> {
@@ -241,9 +241,7 @@ impl Described<'_> {
     fn why(&self, refused: Refused) -> Refused {
         let index = self.key.mr.index();
         match &self.binding {
-            Some(binding) if refused == Refused::BUSY && nest::reaches(binding, index) => {
-                Refused::CIRCLE
-            }
+            Some(binding) if refused == Refused::BUSY && reaches(binding, index) => Refused::CIRCLE,
             _ => refused,
         }
     }
@@ -272,4 +270,46 @@ pub(crate) fn bind_all(all: &mut [Described<'_>]) -> Result<(), RefusedChange> {
     })?;
     counters::add(Count::Bind, count);
     Ok(())
+}
+
+/// Returns `true` if `binding` refers, at any level, to the MR at `index`. Visits each key once.
+/// Sleeps, because a process can make very many keys.
+///
+/// Returns `false` if there is no memory for the list of visited keys.
+fn reaches(binding: &Binding, index: u32) -> bool {
+    let mut seen: RBTree<usize, ()> = RBTree::new();
+    let mut levels: [slice::Iter<'_, Leaf>; MAX_DEPTH] = Default::default();
+    let mut depth = 0usize;
+    if let Some(level) = levels.first_mut() {
+        *level = binding.leaves.iter();
+    }
+    while let Some(level) = levels.get_mut(depth) {
+        let Some(leaf) = level.next() else {
+            let Some(outer) = depth.checked_sub(1) else {
+                return false;
+            };
+            depth = outer;
+            continue;
+        };
+        if mr_key::index(leaf.lkey) == index {
+            return true;
+        }
+        let LeafPlace::Key(inner) = &leaf.place else {
+            continue;
+        };
+        let inner: &Binding = inner;
+        let name = ptr::from_ref(inner) as usize;
+        if seen.get(&name).is_some() {
+            continue;
+        }
+        if seen.try_create_and_insert(name, (), GFP_MAYFAIL).is_err() {
+            return false;
+        }
+        sched::cond_resched();
+        depth = depth.saturating_add(1);
+        if let Some(level) = levels.get_mut(depth) {
+            *level = inner.leaves.iter();
+        }
+    }
+    false
 }

@@ -20,7 +20,7 @@ use crate::{
         rdma::{export::HeldMr, Access, Dm, OwnedMr, Pd},
         uaccess::{read_chunks, read_one, read_slice},
     },
-    key::{self, indexed, uapi, Described, Key},
+    key::{self, check_kind, counts, indexed, Described, Key},
     layout::MAX_DIMS,
 };
 use kernel::prelude::*;
@@ -75,7 +75,7 @@ pub(super) fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Describe
 fn describe_layout<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
     let access = key.access(bind.access)?;
     let count = bind.num_entries;
-    uapi::check_kind(bind.kind, bind.entry_size, bind.num_dims)?;
+    check_kind(bind.kind, bind.entry_size, bind.num_dims)?;
     if bind.kind == KIND_INTERLEAVED {
         return describe_interleaved(bind, key, access);
     }
@@ -100,7 +100,7 @@ fn describe_interleaved<'k>(
     access: Access,
 ) -> Result<Described<'k>> {
     let mut buffer = [0; MAX_DIMS];
-    let repeat_count = uapi::counts(&mut buffer, bind.num_dims)?;
+    let repeat_count = counts(&mut buffer, bind.num_dims)?;
     let read = read_slice(bind.repeat_count, repeat_count);
     read.map_err(|error| Refused::from(error).of_array(bind.repeat_count))?;
     describe_blocks(key, access, repeat_count, bind.entries, bind.num_entries)

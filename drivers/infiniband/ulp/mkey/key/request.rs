@@ -18,8 +18,9 @@ use crate::{
     errors::{Refused, Result},
     kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access, sched},
     key::{
+        check_kind, counts,
         indexed::{index_vec, Pattern},
-        uapi, Described, Key,
+        Described, Key,
     },
     layout::MAX_DIMS,
     region::{
@@ -156,7 +157,7 @@ fn check_header(header: &UapiLayout) -> Result {
     if header.comp_mask & !(ANY_PORTION | REMOTE_INV) != 0 {
         return Err(Refused::COMP_MASK.with(header.comp_mask));
     }
-    uapi::check_kind(header.kind, header.entry_size, header.num_dims)
+    check_kind(header.kind, header.entry_size, header.num_dims)
 }
 
 /// Describes the layout that `reader` reads, of at most [`MAX_ENTRIES`] entries, blocks or indices.
@@ -202,7 +203,7 @@ fn interleaved<'k>(
 ) -> Result<Described<'k>> {
     let mut description = key.describe(count, access)?;
     let mut buffer = [0; MAX_DIMS];
-    let repeat_count = uapi::counts(&mut buffer, num_dims)?;
+    let repeat_count = counts(&mut buffer, num_dims)?;
     for to in repeat_count.iter_mut() {
         *to = reader.one()?;
     }
