@@ -237,6 +237,24 @@ TEST_F(dm, no_bytes)
 	EXPECT_EQ(0, ibv_free_dm(dm));
 }
 
+/* a key over an MR of a part reaches no byte after that part, although the memory has more */
+TEST_F(dm, a_part_ends)
+{
+	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 1000, 0, 0);
+	struct ibv_mr *mr, *key = ibmkey_alloc(self->dev.pd, 1);
+
+	ASSERT_NE(NULL, dm);
+	ASSERT_NE(NULL, key);
+	mr = dm_reg(&self->dev, dm, 100, 50);
+	ASSERT_NE(NULL, mr);
+	EXPECT_EQ(0, mkt_bind_range(key, MKT_ACCESS_ALL, mr, 49, 1));
+	EXPECT_EQ(ERANGE, mkt_bind_range(key, MKT_ACCESS_ALL, mr, 49, 2));
+	EXPECT_EQ(ERANGE, mkt_bind_range(key, MKT_ACCESS_ALL, mr, 50, 1));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
 TEST_F(dm, busy_while_registered)
 {
 	struct ibv_dm *dm = mkt_dm_alloc(&self->dev, 5000, 0, 0);
