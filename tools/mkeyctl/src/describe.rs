@@ -6,6 +6,8 @@
 mod json;
 mod text;
 
+use std::iter;
+
 use ib_mkey_layout::{
     Block,
     Entry,
@@ -17,6 +19,7 @@ use ib_mkey_layout::{
     Layout,
     List,
     Part,
+    Run,
     Shape,
     MAX_DIMS, //
 };
@@ -122,6 +125,28 @@ fn index(at: usize) -> Result<u32, String> {
 }
 
 impl Description {
+    /// Returns the contiguous bytes in order, each run as long as possible.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let rows = self.layout.rows(0, self.layout.length());
+        let mut pieces = rows
+            .into_iter()
+            .flatten()
+            .flat_map(|row| (0..row.count).map(move |at| row.skip(at).piece()))
+            .peekable();
+
+        iter::from_fn(move || {
+            let mut run = pieces.next()?;
+
+            // Address zero does not follow the last address.
+            while let Some(next) = pieces.next_if(|next| {
+                next.leaf == run.leaf && run.addr.checked_add(run.len) == Some(next.addr)
+            }) {
+                run.len = run.len.saturating_add(next.len);
+            }
+            Some(run)
+        })
+    }
+
     /// Parses ranges such as `A@0+64`, which follow one another in the key.
     pub fn from_ranges(texts: &[String]) -> Result<Self, String> {
         Self::list(
@@ -237,11 +262,8 @@ mod tests {
     use super::*;
 
     fn runs(description: &Description) -> Vec<(u32, u64, u64)> {
-        let layout = &description.layout;
-
-        layout
-            .runs(0, layout.length())
-            .unwrap()
+        description
+            .runs()
             .map(|run| (run.leaf, run.addr, run.len))
             .collect()
     }

@@ -74,7 +74,6 @@ pub struct Span {
 
 impl Picture {
     pub fn new(description: &Description, pitch: Option<NonZeroU64>, rows: NonZeroUsize) -> Self {
-        let layout = &description.layout;
         let pitch = pitch.unwrap_or_else(|| natural_pitch(description));
         let mut panels: Vec<Panel> = Vec::new();
         // The number of the panel of each entry.
@@ -97,7 +96,7 @@ impl Picture {
         let mut num_runs = 0usize;
         let mut offset = 0u64;
         let mut left = MAX_PIECES;
-        let mut all = layout.runs(0, layout.length()).into_iter().flatten();
+        let mut all = description.runs();
         while let Some(run) = (left > 0).then(|| all.next()).flatten() {
             let entry = run.leaf as usize;
 
