@@ -202,7 +202,7 @@ impl<'a> GridWalk<'a> {
     #[inline]
     fn next_pieces(&mut self, most: u64) -> Row {
         step();
-        let [axis, ..] = &self.grid.axes;
+        let [axis, outer @ ..] = &self.grid.axes;
         let piece = &self.grid.piece;
         let left = axis.count.get().saturating_sub(self.inner);
         let row = Row {
@@ -212,16 +212,9 @@ impl<'a> GridWalk<'a> {
         };
         if most < left {
             self.inner = self.inner.wrapping_add(most);
-        } else {
-            self.inner = 0;
-            self.next_start();
+            return row;
         }
-        row
-    }
-
-    /// Advances all indices but the innermost one.
-    fn next_start(&mut self) {
-        let [_, outer @ ..] = &self.grid.axes;
+        self.inner = 0;
         let used = self.grid.used.saturating_sub(1);
         for (axis, digit) in outer.iter().zip(&mut self.digits).take(used) {
             step();
@@ -235,6 +228,7 @@ impl<'a> GridWalk<'a> {
             self.start = self.start.wrapping_sub(back);
             *digit = 0;
         }
+        row
     }
 
     /// Returns the bytes and the number of the pieces in `bytes` bytes, if there are several.

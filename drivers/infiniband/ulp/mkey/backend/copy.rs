@@ -85,7 +85,7 @@ pub(crate) trait Memory {
     /// The error of a copy.
     type Error: From<Fault>;
 
-    /// `true` if there are loops for the kinds of lists and the sizes of segments.
+    /// `true` if there are loops for the sizes of segments.
     const HAS_SIZES: bool = false;
 
     /// Returns `true` if the memory is persistent, so that a read of it may find an error.
@@ -285,11 +285,6 @@ pub(crate) fn copy_list<M: Memory>(
     // The loop for a kind of list takes less time for an address than one that finds out the kind.
     // INVARIANT: The positions of as many segments as there are pieces were checked above.
     match list.pieces {
-        pieces if !M::HAS_SIZES => {
-            let pieces = (0..pieces.count()).filter_map(|at| pieces.get(at));
-            let addrs = pieces.map(|piece| moved(piece.addr));
-            by_size(memory, Scattered { addrs, at }, len, payload)
-        }
         Pieces::Entries(entries) => {
             let addrs = entries.iter().map(|entry| moved(entry.addr()));
             by_size(memory, Scattered { addrs, at }, len, payload)
