@@ -144,7 +144,8 @@ TEST_F(errors, comp_mask)
 	const uint32_t index = 1;
 	struct ibmkey_indexed indexed = {
 		.addr = leaf->addr, .unit = 10, .bytes_count = 10,
-		.indices = (uintptr_t)&index, .index_bytes = 4, .num_indices = 1, .lkey = leaf->mr->lkey,
+		.indices = (uintptr_t)&index, .index_bytes = 4, .num_indices = 1,
+		.lkey = leaf->mr->lkey,
 	};
 	const uint64_t repeat = 1;
 	struct ibmkey_bind bind = { .mkey = key };

@@ -394,12 +394,11 @@ TEST_F(ioctl, later_answers)
 }
 
 /* a field of a description that is changed, and the reason for which the bind is refused */
-#define FIELD(name) offsetof(struct mkt_commands, name), sizeof_field(struct mkt_commands, name)
+#define FIELD(name)							\
+	.offset = offsetof(struct mkt_commands, name),			\
+	.size = sizeof(((struct mkt_commands *)0)->name)
 #define WHY(name) IB_UVERBS_MKEY_REASON_##name
 #define NO_ENTRY IB_MKEY_NO_ENTRY
-#ifndef sizeof_field
-#define sizeof_field(type, member) sizeof(((type *)0)->member)
-#endif
 
 static const struct refused_case {
 	enum mkt_what what;

@@ -127,37 +127,48 @@ static void matrix_run(struct __test_metadata *_metadata, FIXTURE_DATA(matrix) *
 				       verb->access ?: MKT_ACCESS_ALL));
 }
 
-#define MATRIX_VERB(name, ...)						\
-TEST_F(matrix, name)							\
-{									\
-	const struct matrix_verb verb = { __VA_ARGS__ };		\
-									\
-	matrix_run(_metadata, self, variant, &verb);			\
+#define MATRIX_RUN(...)						\
+	matrix_run(_metadata, self, variant, &(const struct matrix_verb){ __VA_ARGS__ })
+
+TEST_F(matrix, send) { MATRIX_RUN(mkt_matrix_move, MKT_SEND); }
+TEST_F(matrix, send_imm) { MATRIX_RUN(mkt_matrix_move, MKT_SEND_IMM); }
+TEST_F(matrix, srq) { MATRIX_RUN(mkt_matrix_move, MKT_SEND, MKT_QP_SRQ); }
+TEST_F(matrix, write) { MATRIX_RUN(mkt_matrix_move, MKT_WRITE); }
+TEST_F(matrix, write_imm) { MATRIX_RUN(mkt_matrix_move, MKT_WRITE_IMM); }
+TEST_F(matrix, read) { MATRIX_RUN(mkt_matrix_move, MKT_READ); }
+TEST_F(matrix, uc_send) { MATRIX_RUN(mkt_matrix_move, MKT_SEND, MKT_QP_UC); }
+TEST_F(matrix, uc_send_imm) { MATRIX_RUN(mkt_matrix_move, MKT_SEND_IMM, MKT_QP_UC); }
+TEST_F(matrix, uc_srq) { MATRIX_RUN(mkt_matrix_move, MKT_SEND, MKT_QP_UC | MKT_QP_SRQ); }
+TEST_F(matrix, uc_write) { MATRIX_RUN(mkt_matrix_move, MKT_WRITE, MKT_QP_UC); }
+TEST_F(matrix, uc_write_imm) { MATRIX_RUN(mkt_matrix_move, MKT_WRITE_IMM, MKT_QP_UC); }
+TEST_F(matrix, ud_send)
+{
+	MATRIX_RUN(mkt_matrix_datagram, MKT_SEND, MKT_QP_UD, IBV_ACCESS_LOCAL_WRITE);
 }
 
-MATRIX_VERB(send, mkt_matrix_move, MKT_SEND)
-MATRIX_VERB(send_imm, mkt_matrix_move, MKT_SEND_IMM)
-MATRIX_VERB(srq, mkt_matrix_move, MKT_SEND, MKT_QP_SRQ)
-MATRIX_VERB(write, mkt_matrix_move, MKT_WRITE)
-MATRIX_VERB(write_imm, mkt_matrix_move, MKT_WRITE_IMM)
-MATRIX_VERB(read, mkt_matrix_move, MKT_READ)
-MATRIX_VERB(uc_send, mkt_matrix_move, MKT_SEND, MKT_QP_UC)
-MATRIX_VERB(uc_send_imm, mkt_matrix_move, MKT_SEND_IMM, MKT_QP_UC)
-MATRIX_VERB(uc_srq, mkt_matrix_move, MKT_SEND, MKT_QP_UC | MKT_QP_SRQ)
-MATRIX_VERB(uc_write, mkt_matrix_move, MKT_WRITE, MKT_QP_UC)
-MATRIX_VERB(uc_write_imm, mkt_matrix_move, MKT_WRITE_IMM, MKT_QP_UC)
-MATRIX_VERB(ud_send, mkt_matrix_datagram, MKT_SEND, MKT_QP_UD, IBV_ACCESS_LOCAL_WRITE)
-MATRIX_VERB(ud_srq, mkt_matrix_datagram, MKT_SEND, MKT_QP_UD | MKT_QP_SRQ, IBV_ACCESS_LOCAL_WRITE)
-MATRIX_VERB(fetch_add, mkt_matrix_atomic, MKT_FETCH_ADD, .operands = true)
-MATRIX_VERB(cmp_swap, mkt_matrix_atomic, MKT_CMP_SWAP, .operands = true)
-MATRIX_VERB(atomic_write, mkt_matrix_atomic, MKT_ATOMIC_WRITE, .operands = true)
-MATRIX_VERB(flush, mkt_matrix_flush, MKT_WRITE, .access = MKT_ACCESS_ALL | FLUSH)
-MATRIX_VERB(window_1, mkt_matrix_window, MKT_WRITE, .window = IBV_MW_TYPE_1,
-	    .access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)
-MATRIX_VERB(window_2, mkt_matrix_window, MKT_READ, .window = IBV_MW_TYPE_2,
-	    .access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)
-MATRIX_VERB(local_inv, mkt_matrix_invalidate, MKT_LOCAL_INV)
-MATRIX_VERB(send_inv, mkt_matrix_invalidate, MKT_SEND_INV)
+TEST_F(matrix, ud_srq)
+{
+	MATRIX_RUN(mkt_matrix_datagram, MKT_SEND, MKT_QP_UD | MKT_QP_SRQ, IBV_ACCESS_LOCAL_WRITE);
+}
+
+TEST_F(matrix, fetch_add) { MATRIX_RUN(mkt_matrix_atomic, MKT_FETCH_ADD, .operands = true); }
+TEST_F(matrix, cmp_swap) { MATRIX_RUN(mkt_matrix_atomic, MKT_CMP_SWAP, .operands = true); }
+TEST_F(matrix, atomic_write) { MATRIX_RUN(mkt_matrix_atomic, MKT_ATOMIC_WRITE, .operands = true); }
+TEST_F(matrix, flush) { MATRIX_RUN(mkt_matrix_flush, MKT_WRITE, .access = MKT_ACCESS_ALL | FLUSH); }
+TEST_F(matrix, window_1)
+{
+	MATRIX_RUN(mkt_matrix_window, MKT_WRITE, .window = IBV_MW_TYPE_1,
+		   .access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+}
+
+TEST_F(matrix, window_2)
+{
+	MATRIX_RUN(mkt_matrix_window, MKT_READ, .window = IBV_MW_TYPE_2,
+		   .access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+}
+
+TEST_F(matrix, local_inv) { MATRIX_RUN(mkt_matrix_invalidate, MKT_LOCAL_INV); }
+TEST_F(matrix, send_inv) { MATRIX_RUN(mkt_matrix_invalidate, MKT_SEND_INV); }
 
 /* rxe has no XRC; once it has, its verbs belong above */
 TEST_F(matrix, xrc_refused)

@@ -127,7 +127,7 @@ static int portion_local(FIXTURE_DATA(portion) *self, uint32_t lkey, bool works)
 
 /* @old works nowhere, and the key's own lkey and rkey everywhere */
 static void portion_changed(struct __test_metadata *_metadata, FIXTURE_DATA(portion) *self,
-			uint32_t old)
+			    uint32_t old)
 {
 	struct ibmkey_info info = {};
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Access flags at the time of the access. A key is bound in turn to a zone that a peer
- * may use and to one that it may not, or under another key portion; or an MR is registered again over
- * them. Whatever a peer requests, and whenever, the second zone is neither read nor written.
+ * may use and to one that it may not, or under another key portion; or an MR is registered again
+ * over them. Whatever a peer requests, and whenever, the second zone is neither read nor written.
  * sets: smp
  */
 #include <unistd.h>

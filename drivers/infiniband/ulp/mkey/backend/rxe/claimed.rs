@@ -73,7 +73,7 @@ macro_rules! set_field {
 }
 
 /// Reads a field, and makes the fields that are read later as new as this one. Pairs with
-/// [`release_field`].
+/// `release_field!`.
 macro_rules! acquire_field {
     ($mr:ident . $($field:ident).+) => {
         // SAFETY: By the invariant of `RxeMr`, and as the comment of the file says.
@@ -81,7 +81,7 @@ macro_rules! acquire_field {
     };
 }
 
-/// Writes a field after the fields that were written before. Pairs with [`acquire_field`].
+/// Writes a field after the fields that were written before. Pairs with `acquire_field!`.
 macro_rules! release_field {
     ($mr:ident . $($field:ident).+, $value:expr) => {
         // SAFETY: By the invariant of `RxeMr`, and as the comment of the file says.

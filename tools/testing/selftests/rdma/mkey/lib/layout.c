@@ -183,7 +183,7 @@ static int mkt_entries_of_blocks(struct mkt_entries *entries, const struct mkt_a
 		to->addr = arena->leaf[block->leaf].addr + block->offset;
 		to->bytes_count = block->bytes;
 		to->lkey = arena->leaf[block->leaf].mr->lkey;
-		memcpy(to->stride, block->stride, sizeof(block->stride));
+		memcpy(to->stride, block->stride, layout->num_dims * sizeof(*to->stride));
 	}
 	entries->bind.kind = IBMKEY_INTERLEAVED;
 	entries->bind.blocks = entries->blocks;

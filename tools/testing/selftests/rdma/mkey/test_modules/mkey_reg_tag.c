@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The key portion of a kernel user's key: what the user chooses, and what invalidations make of it. */
+/* The key portion that a kernel user chooses, and what invalidations make of it. */
 
 #include "mkey_reg.h"
 
