@@ -17,7 +17,7 @@ use crate::{
         alloc::GFP_MAYFAIL,
         rdma::{mr::Right, Access},
     },
-    key::{indexed::Pattern, Described, Key},
+    key::{Described, Key},
     layout::{Block, Entry, List, Shape, MAX_DIMS},
     limits::{cost, owner::OwnerCharge},
     region::{
@@ -294,17 +294,6 @@ impl Range for UapiSge {
         match self.comp_mask {
             0 => Ok((self.lkey, self.addr, self.length)),
             mask => Err(Refused::COMP_MASK.with(mask)),
-        }
-    }
-}
-
-impl From<&UapiIndexed> for Pattern {
-    fn from(layout: &UapiIndexed) -> Self {
-        Self {
-            lkey: layout.lkey,
-            addr: layout.addr,
-            unit: layout.unit,
-            bytes_count: layout.bytes_count,
         }
     }
 }

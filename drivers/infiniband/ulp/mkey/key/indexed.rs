@@ -26,6 +26,17 @@ pub(crate) struct Pattern {
     pub(crate) bytes_count: u64,
 }
 
+impl From<&UapiIndexed> for Pattern {
+    fn from(layout: &UapiIndexed) -> Self {
+        Self {
+            lkey: layout.lkey,
+            addr: layout.addr,
+            unit: layout.unit,
+            bytes_count: layout.bytes_count,
+        }
+    }
+}
+
 impl<'a> Description<'a> {
     /// Ends a description of blocks at `indices`.
     pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
