@@ -43,7 +43,7 @@ pub(crate) unsafe trait FromC: Sized {
 ///
 /// # Safety
 ///
-/// The errors of [`FromC`], for an array.
+/// The requirements of [`FromC`], for an array.
 pub(crate) unsafe trait Element {
     /// The C type.
     type C;

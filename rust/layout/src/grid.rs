@@ -264,13 +264,9 @@ impl GridRows<'_, '_> {
         self.walk.grid.piece.leaf
     }
 
-    /// Returns a row of as many pieces of the same size at the same positions. Their addresses differ.
-    pub fn all(&self) -> Row {
-        Row {
-            count: self.left,
-            at: self.at,
-            ..Row::of_run(self.walk.grid.piece)
-        }
+    /// Returns the bytes of a piece, which all rows have.
+    pub fn piece_len(&self) -> u64 {
+        self.walk.grid.piece.len
     }
 }
 

@@ -315,8 +315,7 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
             "the request's lkey {value:#x} names no MR in the protection domain of the queue pair"
         ),
         sys::IB_UVERBS_MKEY_REASON_DESCRIPTION_LEAF => format!(
-            "the request's lkey {value:#x}, for the description, names an ODP MR or one of another \
-             type"
+            "the description is in the MR of lkey {value:#x}, which is an ODP MR or no ordinary MR"
         ),
         sys::IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE => {
             format!("the description is not within the MR of the request's lkey {value:#x}")

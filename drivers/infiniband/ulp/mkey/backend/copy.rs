@@ -243,7 +243,6 @@ pub(crate) fn copy<M: Memory>(
         }
         row = row.skip(1);
     }
-    // INVARIANT: Checked above.
     by_size(memory, Strided(iter::once(row)), row.len, payload)
 }
 
@@ -254,14 +253,12 @@ pub(crate) fn copy_rows<M: Memory>(
     delta: u64,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
-    let all = rows.all();
-    payload.check(&all)?;
+    let len = rows.piece_len();
     let rows = rows.map(|row| Row {
         addr: row.addr.wrapping_add(delta),
         ..row
     });
-    // INVARIANT: The rows have the positions of `all`, which were checked above.
-    by_size(memory, Strided(rows), all.len, payload)
+    by_size(memory, Strided(rows), len, payload)
 }
 
 /// Copies between `list` and `payload`. `delta` is added to its addresses.
@@ -348,10 +345,6 @@ fn by_size<M: Memory>(
 }
 
 /// Rows of segments of one size.
-///
-/// # Invariants
-///
-/// [`Payload::check`] accepts each row.
 struct Strided<I>(I);
 
 impl<I: Iterator<Item = Row>> Segments for Strided<I> {
@@ -363,6 +356,7 @@ impl<I: Iterator<Item = Row>> Segments for Strided<I> {
     ) -> Result<(), M::Error> {
         for row in self.0 {
             let mut row = Row { len, ..row };
+            payload.check(&row)?;
             loop {
                 let block = memory.map(row.addr, payload.direction)?;
                 let mut count = block.fitting(&row);
@@ -370,8 +364,8 @@ impl<I: Iterator<Item = Row>> Segments for Strided<I> {
                     copy_parts(memory, row, payload)?;
                     count = 1;
                 } else {
-                    // SAFETY: The block contains the first `count` segments. By the type invariant,
-                    // the payload does.
+                    // SAFETY: The block contains the first `count` segments, and the payload all of
+                    // them, as checked above.
                     unsafe { payload.copy_segments::<N>(block.at, &row, count)? };
                 }
                 if count >= row.count {

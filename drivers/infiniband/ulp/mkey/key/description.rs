@@ -316,7 +316,7 @@ pub(crate) fn check_kind(kind: u32, entry_size: u32, num_dims: u32) -> Result {
     Ok(())
 }
 
-/// Returns the first `num_dims` values of `buffer`, for the repeat counts of a layout.
+/// Returns the part of `buffer` that holds the repeat counts of `num_dims` dimensions.
 pub(crate) fn counts(buffer: &mut [u64; MAX_DIMS], num_dims: u32) -> Result<&mut [u64]> {
     let counts = buffer.get_mut(..num_dims as usize);
     let counts = counts.filter(|counts| !counts.is_empty());

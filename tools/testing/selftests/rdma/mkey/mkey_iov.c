@@ -284,7 +284,7 @@ TEST_F(iov, arguments)
 		{ NULL, &one, 1, 0, EINVAL }, { self->pd, NULL, 1, 0, EFAULT },
 		{ self->pd, &one, 0, 0, EINVAL }, { self->pd, &none, 1, 0, EINVAL },
 		{ self->pd, &huge, 1, 0, EOVERFLOW },
-		/* as for ibv_reg_mr(): remote writes without local writes */
+		/* ibv_reg_mr() refuses remote writes without local writes, too */
 		{ self->pd, &one, 1, IBV_ACCESS_REMOTE_WRITE, EINVAL },
 	};
 	int before = iov_mrs(&self->s);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Memory windows over keys, and work requests that invalidate keys: both work as for
- * other MRs. Also the access flags of a window and of its key, and binds of either while the
+ * subject: Memory windows over keys and invalidations of keys, which work as those of other
+ * MRs. Also the access flags of a window and of its key, and binds of either while the
  * other one is in use.
  * sets: smp
  */

@@ -93,7 +93,7 @@ pub(super) fn read_now(
 ///
 /// # Safety
 ///
-/// The errors of that function.
+/// The requirements of that function.
 pub(super) unsafe fn find<'a>(
     held: &'a NoDereg<'_>,
     lkey: u32,

@@ -120,7 +120,7 @@ static int mkt_matrix_kind(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_
 		end[i] = &drawn[i].end;
 		err = mkt_matrix_bind(m, i, kind, access, &drawn[i]);
 	}
-	/* the leaf under test, on each side that has it */
+	/* the leaf that the test is about, on each side */
 	for (i = 0; i < 2 && !err; i++)
 		err = verb(m, op, i, end, key);
 	for (i = 0; i < 2; i++) {
