@@ -1,428 +1,356 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Every bind that must be refused, with its errno. The key and its memory are unchanged
- * afterwards.
+ * subject: Every bind that must be refused, by each way into the kernel: its errno value, the
+ * reason, the entry and the value. The key and its memory are unchanged afterwards.
  */
-#include "errors.h"
+#include "mkey_harness.h"
+#include "raw.h"
+#include "refusals.h"
+#include "request.h"
 
-#define REMOTE_WRITE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
-#define REMOTE_ATOMIC (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define HOST (64 * 1024)
+#define DM (16 * 1024)
+#define TEXT (64 * 1024)
+/* bytes that a request of the queue pairs can contain */
+#define INLINE_MOST 128
 
-/* all errors of indexed blocks */
-TEST_F(errors, indices)
+/* the ways into the kernel */
+enum errors_way {
+	IOCTL,			/* IB_MKEY_METHOD_BIND */
+	IOCTL_MANY,		/* IB_MKEY_METHOD_BIND_MANY, with the layout in the middle of three */
+	LIBRARY,		/* ibmkey_bind_many(), which says why in a sentence */
+	REQUEST,		/* a work request with the description in an MR */
+	INLINE,			/* a work request that contains the description */
+};
+
+FIXTURE(errors)
 {
-	uint64_t index[9] = { 1, 0, 1, 0, 1, 0, 1, 0, 1 };
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct ibv_mr *key = self->s.key[1];
-	uint64_t addr = leaf->addr, end = addr + leaf->length;
-	uint32_t lkey = leaf->mr->lkey;
-	struct ibmkey_indexed layout = {
-		.addr = addr,
-		.unit = 10,
-		.bytes_count = 10,
-		.indices = (uintptr_t)index,
-		.index_bytes = 8,
-		.num_indices = 9,
-		.lkey = lkey,
+	struct mkt_setup s;
+	struct mkt_refusals_of of;
+	struct ibv_pd *other_pd;
+	struct ibv_mr *other_mr, *other_key, *unbound, *neighbour[2];
+	struct mkt_request request;
+	struct mkt_text text;
+	struct ibv_sge bound;
+};
+
+FIXTURE_VARIANT(errors)
+{
+	enum errors_way way;
+};
+
+FIXTURE_VARIANT_ADD(errors, ioctl) { .way = IOCTL };
+FIXTURE_VARIANT_ADD(errors, ioctl_many) { .way = IOCTL_MANY };
+FIXTURE_VARIANT_ADD(errors, library) { .way = LIBRARY };
+FIXTURE_VARIANT_ADD(errors, request) { .way = REQUEST };
+FIXTURE_VARIANT_ADD(errors, inline_request) { .way = INLINE };
+
+/* the key of side 0 is always bound */
+FIXTURE_SETUP(errors)
+{
+	struct mkt_wants wants = {
+		.host = HOST,
+		.dm = DM,
+		.max_entries = MKT_REFUSALS_ROOM,
 	};
+	struct mkt_arena *arena = &self->s.arena[0];
+	struct mkt_leaf *leaf = &arena->leaf[0], *dm, *read_only;
+	struct ibv_mr *freed;
+	struct ibv_pd *pd;
+	unsigned int i;
 
-	/* too many indices, none, of another size, or none at the address */
-	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
-	layout.num_indices = UINT32_MAX;
-	EXPECT_EQ(ENOSPC, ibmkey_bind_indexed(key, 0, &layout));
-	layout.num_indices = 0;
-	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
-	layout.num_indices = 1;
-	layout.index_bytes = 2;
-	EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &layout));
-	layout.index_bytes = 8;
-	layout.indices = 0;
-	EXPECT_EQ(EFAULT, ibmkey_bind_indexed(key, 0, &layout));
-	EXPECT_EQ(EFAULT, ibmkey_bind_indexed(key, 0, NULL));
-
-	EXPECT_EQ(EINVAL, errors_indexed(&self->s, 0, addr, 0, 10, lkey, 1));
-	EXPECT_EQ(EINVAL, errors_indexed(&self->s, 0, addr, 10, 0, lkey, 1));
-	EXPECT_EQ(EINVAL, errors_indexed(&self->s, 1u << 31, addr, 10, 10,
-					 lkey, 1));
-	EXPECT_EQ(EINVAL, errors_indexed(&self->s, IBV_ACCESS_REMOTE_WRITE,
-					 addr, 10, 10, lkey, 1));
-	EXPECT_EQ(ENOENT, errors_indexed(&self->s, 0, addr, 10, 10, lkey ^ 1,
-					 1));
-	EXPECT_EQ(ENOENT, errors_indexed(&self->s, 0, addr, 10, 10,
-					 self->other_pd->lkey, 1));
-	EXPECT_EQ(EACCES, errors_indexed(&self->s, IBV_ACCESS_LOCAL_WRITE,
-					 (uintptr_t)self->read_only->addr, 10,
-					 10, self->read_only->lkey, 1));
-	EXPECT_EQ(ELOOP, errors_indexed(&self->s, 0, 0, 10, 10, key->lkey, 1));
-
-	/* one byte too far at either end, by address, index, unit and length */
-	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr - 1, 10, 10, lkey,
-					 1));
-	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, end - 99, 90, 10, lkey,
-					 1));
-	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, leaf->length - 9,
-					 10, lkey, 1));
-	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
-					 leaf->length - 9));
-	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, 1,
-					 leaf->length + 1, lkey, 0));
-	EXPECT_EQ(ERANGE, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
-					 UINT32_MAX));
-
-	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, addr, 2, 10, lkey,
-					    1ull << 63));
-	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
-					    UINT64_MAX));
-	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, addr, UINT64_MAX, 10,
-					    lkey, 2));
-	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, UINT64_MAX - 8, 1, 10,
-					    lkey, 0));
-	/* only the sum of the bytes overflows */
-	EXPECT_EQ(EOVERFLOW, errors_indexed(&self->s, 0, 0, 1, UINT64_MAX / 2,
-					    lkey, 0));
-
-	/* the last valid value of each */
-	EXPECT_EQ(0, errors_indexed(&self->s, 0, end - 100, 90, 10, lkey, 1));
-	EXPECT_EQ(0, errors_indexed(&self->s, 0, addr, leaf->length - 10, 10,
-				    lkey, 1));
-	EXPECT_EQ(0, errors_indexed(&self->s, 0, addr, 1, 10, lkey,
-				    leaf->length - 10));
-	EXPECT_EQ(0, mkt_layout_bind(key, &self->s.arena[1], &self->layout,
-				     IBV_ACCESS_REMOTE_READ));
+	MKT_OPEN_EXTENDED(self->s.dev);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	pd = self->s.dev[0].pd;
+	for (dm = leaf; dm->addr; dm++)
+		ASSERT_LT(dm, leaf + arena->num_leaves - 1);
+	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 4096, 0, 0));
+	read_only = &arena->leaf[arena->num_leaves - 1];
+	self->other_pd = ibv_alloc_pd(self->s.dev[0].ctx);
+	ASSERT_NE(NULL, self->other_pd);
+	self->other_mr = ibv_reg_mr(self->other_pd, arena->mem[0].host, 4096, MKT_ACCESS_ALL);
+	self->other_key = ibmkey_alloc(self->other_pd, 1);
+	self->unbound = ibmkey_alloc(pd, 1);
+	ASSERT_TRUE(self->other_mr && self->other_key && self->unbound);
+	for (i = 0; i < 2; i++) {
+		self->neighbour[i] = ibmkey_alloc(pd, 1);
+		ASSERT_NE(NULL, self->neighbour[i]);
+	}
+	freed = ibv_reg_mr(pd, arena->mem[0].host, 4096, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, freed);
+	self->of = (struct mkt_refusals_of){
+		.first = leaf->addr,
+		.last = leaf->addr + leaf->length - 1,
+		.lkey = leaf->mr->lkey,
+		.dm_length = dm->length,
+		.dm = dm->mr->lkey,
+		.read_only_addr = read_only->addr,
+		.read_only = read_only->mr->lkey,
+		.other_pd = self->other_mr->lkey,
+		.other_key = self->other_key->lkey,
+		.freed = freed->lkey,
+		.unbound = self->unbound->lkey,
+		.itself = self->s.key[0]->lkey,
+	};
+	ASSERT_EQ(0, ibv_dereg_mr(freed));
+	ASSERT_EQ(0, mkt_request_init(&self->request, pd, TEXT));
+	self->bound = (struct ibv_sge){ .addr = leaf->addr + 8192, .length = 512, .lkey = self->of.lkey };
+	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[0], IBV_ACCESS_REMOTE_READ, 1, &self->bound));
 }
 
-TEST_F(errors, nothing_described)
+/* the key still has the binding of the set-up */
+static bool errors_unchanged(FIXTURE_DATA(errors) *self)
 {
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct ibv_mr *key = self->s.key[1];
+	struct ibv_mr *key = self->s.key[0];
+	struct ibmkey_block block;
+	struct ibmkey_info info = {};
+
+	return !ibmkey_query_layout(key, &info, 0, NULL, 1, &block) && info.kind == IBMKEY_LIST &&
+	       info.num_entries == 1 && info.length == 512 && key->length == 512 &&
+	       info.lkey == key->lkey && info.rkey == key->rkey &&
+	       (info.access & ~IBV_ACCESS_ZERO_BASED) == IBV_ACCESS_REMOTE_READ &&
+	       block.addr == self->bound.addr && block.lkey == self->bound.lkey;
+}
+
+/* and serves a peer */
+static int errors_read(FIXTURE_DATA(errors) *self)
+{
+	struct mkt_wr wr = {
+		.op = MKT_READ,
+		.sge[0] = {
+			.addr = self->s.plain[1].addr,
+			.length = 512,
+			.lkey = self->s.plain[1].mr->lkey,
+		},
+		.num_sge = 1,
+		.rkey = self->s.key[0]->rkey,
+	};
+	int status = mkt_status(&self->s.pair, 1, &wr);
+
+	return status ?: memcmp((void *)self->s.plain[1].addr, (void *)self->bound.addr, 512);
+}
+
+FIXTURE_TEARDOWN(errors)
+{
+	unsigned int i;
+
+	EXPECT_TRUE(errors_unchanged(self));
+	EXPECT_EQ(0, errors_read(self));
+	EXPECT_EQ(0, mkt_arena_check(&self->s.arena[0]));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, ibv_dereg_mr(self->neighbour[i]));
+	EXPECT_EQ(0, ibv_dereg_mr(self->unbound));
+	EXPECT_EQ(0, ibv_dereg_mr(self->other_key));
+	EXPECT_EQ(0, ibv_dereg_mr(self->other_mr));
+	EXPECT_EQ(0, ibv_dealloc_pd(self->other_pd));
+	mkt_request_free(&self->request);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* Each way returns an errno value, 0, or NOT_BY_THIS_WAY, and says in @why the reason if it can. */
+#define NOT_BY_THIS_WAY -1
+
+static int errors_ioctl(FIXTURE_DATA(errors) *self, struct ibmkey_refused *why)
+{
+	struct mkt_ioctl cmd;
+
+	if (self->text.version != IB_MKEY_LAYOUT_VERSION)
+		return NOT_BY_THIS_WAY;
+	mkt_raw_bind(&cmd, self->s.key[0]->handle, &self->text.bind);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_RESP_REFUSED, sizeof(*why), (uintptr_t)why);
+	return mkt_ioctl_run(self->s.dev[0].ctx, &cmd);
+}
+
+static int errors_ioctl_many(FIXTURE_DATA(errors) *self, struct ibmkey_refused *why)
+{
+	struct ib_uverbs_mkey_sge range = {
+		.addr = self->of.first, .length = 10, .lkey = self->of.lkey,
+	};
+	struct ib_uverbs_mkey_bind right = mkt_raw_list(0, &range, 1);
+	struct ib_uverbs_mkey_bind binds[3] = { right, self->text.bind, right };
+	const uint32_t handles[3] = {
+		self->neighbour[0]->handle, self->s.key[0]->handle, self->neighbour[1]->handle,
+	};
+	uint32_t failed = 4711;
+	struct mkt_ioctl cmd;
+	unsigned int i;
+	int err;
+
+	if (self->text.version != IB_MKEY_LAYOUT_VERSION)
+		return NOT_BY_THIS_WAY;
+	mkt_raw_bind_many(&cmd, handles, 3, binds, &failed);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED, sizeof(*why), (uintptr_t)why);
+	err = mkt_ioctl_run(self->s.dev[0].ctx, &cmd);
+	/* all or none */
+	for (i = 0; i < 2; i++)
+		if (mkt_kind_of(self->neighbour[i]) != (err ? IBMKEY_UNBOUND : IBMKEY_LIST) ||
+		    (!err && ibmkey_unbind(self->neighbour[i])))
+			return EBADE;
+	return failed == (err ? 1 : 4711) ? err : EBADE;
+}
+
+static int errors_library(FIXTURE_DATA(errors) *self, uint32_t kind)
+{
+	struct ibmkey_bind bind;
+	int err;
+
+	if (!mkt_text_bind(&self->text, kind, &bind))
+		return NOT_BY_THIS_WAY;
+	bind.mkey = self->s.key[0];
+	err = ibmkey_bind_many(&bind, 1, NULL);
+	return !err || *ibmkey_last_error() ? err : EBADE;
+}
+
+static int errors_request(FIXTURE_DATA(errors) *self, uint32_t kind, bool in_line,
+			  struct ibmkey_refused *why)
+{
+	struct mkt_qp *qp = &self->s.pair.end[0];
+	struct mkt_request *request = &self->request;
+	struct ibv_mr *key = self->s.key[0];
+	struct ibmkey_wr wr;
+	int status;
+
+	request->length = mkt_text_write(&self->text, kind, request->text, TEXT);
+	if (!request->length || (in_line && request->length > INLINE_MOST))
+		return NOT_BY_THIS_WAY;
+	wr = mkt_request_wr(request, key);
+	wr.access = self->text.bind.access;
+	status = in_line ? mkt_request_inline(qp, &wr) : mkt_request_status(qp, &wr);
+	if (!status) {
+		struct ibmkey_info info = {};
+
+		/* the library cannot know the length */
+		return ibmkey_query(key, &info);
+	}
+	if (status != IBV_WC_MW_BIND_ERR || ibmkey_query_refused(key, why) ||
+	    !*ibmkey_last_error() || mkt_pair_recover(&self->s.pair))
+		return EBADE;
+	return why->error;
+}
+
+/* the functions for one kind of layout */
+static int errors_arrays(FIXTURE_DATA(errors) *self)
+{
+	struct ibv_mr *key = self->s.key[0];
 	struct ibmkey_block block = {
-		.addr = leaf->addr,
-		.bytes_count = 10,
-		.lkey = leaf->mr->lkey,
-		.stride = { 10, 10, 10, 10, 10, 10, 10, 10 },
+		.addr = self->of.first, .bytes_count = 10, .lkey = self->of.lkey,
 	};
 	uint64_t repeat[IBMKEY_MAX_DIMS + 1] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-	struct ibv_sge sge = {
-		.addr = leaf->addr,
-		.length = 10,
-		.lkey = leaf->mr->lkey,
-	};
-	unsigned int d, max = self->s.dev[1].caps.max_dims;
+	unsigned int bit, d, max = self->s.dev[0].caps.max_dims, wrong = 0;
 
-	EXPECT_EQ(EINVAL, ibv_rereg_mr_sg(key, 0, 0, &sge));
-	EXPECT_EQ(EINVAL, errors_list(&self->s, 0, leaf->addr, 0,
-				      leaf->mr->lkey));
-	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 0, leaf->addr, 0,
-					leaf->mr->lkey, 20, 3));
-	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 0, leaf->addr, 10,
-					leaf->mr->lkey, 20, 0));
-	EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, 1, repeat, 0,
-						   &block));
-	EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, 0, repeat, 1,
-						   &block));
-	EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, IBMKEY_MAX_DIMS + 1,
-						   repeat, 1, &block));
+	wrong += ibv_rereg_mr_sg(key, 0, 0, &self->bound) != EINVAL;
+	wrong += ibv_rereg_mr_interleaved(key, 0, 1, repeat, 0, &block) != EINVAL;
+	wrong += ibv_rereg_mr_interleaved(key, 0, 0, repeat, 1, &block) != EINVAL;
+	wrong += ibv_rereg_mr_interleaved(key, 0, IBMKEY_MAX_DIMS + 1, repeat, 1,
+					  &block) != EINVAL;
+	wrong += ibmkey_bind_indexed(key, 0, NULL) != EFAULT;
 	for (d = 0; d < max; d++) {
 		repeat[d] = 0;
-		EXPECT_EQ(EINVAL, ibv_rereg_mr_interleaved(key, 0, max, repeat,
-							   1, &block));
+		wrong += ibv_rereg_mr_interleaved(key, 0, max, repeat, 1, &block) != EINVAL;
 		repeat[d] = 1;
 	}
+	/* a device supports none of these access flags */
+	for (bit = 10; bit < 20; bit++)
+		wrong += !ibv_rereg_mr_sg(key, 1u << bit, 1, &self->bound);
+	return wrong;
+}
+
+TEST_F(errors, table)
+{
+	unsigned int i, tried = 0;
+
+	for (i = 0; i < mkt_num_refusals; i++) {
+		const struct mkt_refusal *refusal = &mkt_refusals[i];
+		struct ibmkey_refused why = {}, expected = {
+			.error = refusal->err,
+			.reason = refusal->reason,
+			.entry = refusal->entry,
+		};
+		int err = NOT_BY_THIS_WAY;
+
+		mkt_refusal_text(refusal, &self->of, &self->text);
+		expected.value = self->text.value;
+		switch (variant->way) {
+		case IOCTL:
+			err = errors_ioctl(self, &why);
+			break;
+		case IOCTL_MANY:
+			err = errors_ioctl_many(self, &why);
+			break;
+		case LIBRARY:
+			err = errors_library(self, refusal->kind);
+			break;
+		case REQUEST:
+		case INLINE:
+			err = errors_request(self, refusal->kind, variant->way == INLINE, &why);
+			break;
+		}
+		if (err == NOT_BY_THIS_WAY)
+			continue;
+		tried++;
+		EXPECT_EQ(refusal->err, err)
+			TH_LOG("%s", refusal->name);
+		if (!err) {
+			EXPECT_NE(IBMKEY_UNBOUND, mkt_kind_of(self->s.key[0]));
+			ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[0], IBV_ACCESS_REMOTE_READ, 1,
+						     &self->bound));
+			continue;
+		}
+		if (variant->way != LIBRARY)
+			EXPECT_EQ(0, memcmp(&expected, &why, sizeof(why)))
+				TH_LOG("%s: error %u reason %u entry %u value 0x%llx instead of %u %u %u 0x%llx",
+				       refusal->name, why.error, why.reason, why.entry,
+				       (unsigned long long)why.value, expected.error,
+				       expected.reason, expected.entry,
+				       (unsigned long long)expected.value);
+		ASSERT_TRUE(errors_unchanged(self))
+			TH_LOG("%s", refusal->name);
+	}
+	if (variant->way == LIBRARY)
+		EXPECT_EQ(0, errors_arrays(self));
+	TH_LOG("%u of %u layouts", tried, mkt_num_refusals);
+	EXPECT_LT(mkt_num_refusals / 2, tried);
 }
 
 /* no field of a later version is known; only struct ibmkey_bind has any bit */
-TEST_F(errors, comp_mask)
+TEST(comp_mask)
 {
 	const uint64_t known = IBMKEY_BIND_RKEY | IBMKEY_BIND_ANY_PORTION | IBMKEY_BIND_REMOTE_INV;
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct ibv_mr *key = self->s.key[1];
-	const struct ibmkey_range right = {
-		.addr = leaf->addr, .length = 10, .lkey = leaf->mr->lkey,
-	};
-	struct ibmkey_range range[2];
-	struct ibmkey_block block[2] = {};
-	const uint32_t index = 1;
-	struct ibmkey_indexed indexed = {
-		.addr = leaf->addr, .unit = 10, .bytes_count = 10,
-		.indices = (uintptr_t)&index, .index_bytes = 4, .num_indices = 1,
-		.lkey = leaf->mr->lkey,
-	};
-	const uint64_t repeat = 1;
-	struct ibmkey_bind bind = { .mkey = key };
+	static uint8_t bytes[4096];
+	struct ibmkey_range range = { .addr = (uintptr_t)bytes, .length = 10 };
+	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
 	struct ibmkey_alloc_attr attr = { .max_entries = 1 };
-	int before = mkt_dev_count(&self->s.dev[1], "mr");
-	unsigned int bit, i;
+	struct mkt_dev dev = {};
+	struct ibv_mr *mr;
+	unsigned int bit;
 	uint8_t text[512];
+	int before;
 
-	for (i = 0; i < 2; i++) {
-		range[i] = right;
-		block[i].addr = right.addr;
-		block[i].bytes_count = right.length;
-		block[i].lkey = right.lkey;
-	}
+	MKT_OPEN_SIDE(&dev, 1);
+	mr = ibv_reg_mr(dev.pd, bytes, sizeof(bytes), 0);
+	ASSERT_NE(NULL, mr);
+	bind.mkey = ibmkey_alloc(dev.pd, 1);
+	ASSERT_NE(NULL, bind.mkey);
+	range.lkey = mr->lkey;
+	before = mkt_dev_count(&dev, "mr");
 	for (bit = 0; bit < 64; bit++) {
-		/* an entry has 32 bits, and the second of two has one set */
-		range[1].comp_mask = 1u << bit % 32;
-		block[1].comp_mask = 1u << bit % 32;
-		indexed.comp_mask = 1u << bit % 32;
-		EXPECT_EQ(EINVAL, ibmkey_bind_list(key, 0, 2, range));
-		EXPECT_EQ(EINVAL, ibmkey_bind_interleaved(key, 0, 1, &repeat, 2, block));
-		EXPECT_EQ(EINVAL, ibmkey_bind_indexed(key, 0, &indexed));
-		bind.kind = IBMKEY_LIST;
-		bind.num_entries = 2;
-		bind.ranges = range;
-		EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
-		bind.kind = IBMKEY_INTERLEAVED;
-		bind.blocks = block;
-		bind.num_dims = 1;
-		bind.repeat_count = &repeat;
-		EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
-		bind.kind = IBMKEY_INDEXED;
-		bind.num_entries = 1;
-		bind.indexed = &indexed;
-		bind.num_dims = 0;
-		bind.repeat_count = NULL;
-		EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
-		errno = 0;
-		EXPECT_EQ(0, ibmkey_describe(&bind, text, sizeof(text)));
-		EXPECT_EQ(EINVAL, errno);
-
 		/* a call knows the bit of the rkey, a description all three */
-		indexed.comp_mask = 0;
 		bind.comp_mask = 1ull << bit;
-		bind.rkey = key->rkey;
+		bind.rkey = bind.mkey->rkey;
 		if (bind.comp_mask != IBMKEY_BIND_RKEY)
 			EXPECT_EQ(EINVAL, ibmkey_bind_many(&bind, 1, NULL));
 		EXPECT_EQ(!(bind.comp_mask & known),
 			  !ibmkey_describe(&bind, text, sizeof(text)))
-		{
 			TH_LOG("bit %u", bit);
-		}
+		attr.comp_mask = 1ull << bit;
+		EXPECT_ERRNO(EINVAL, ibmkey_alloc_ex(dev.pd, &attr));
 		bind.comp_mask = 0;
 		bind.rkey = 0;
-
-		attr.comp_mask = 1ull << bit;
-		errno = 0;
-		EXPECT_EQ(NULL, ibmkey_alloc_ex(self->s.dev[1].pd, &attr));
-		EXPECT_EQ(EINVAL, errno);
 	}
-	EXPECT_EQ(before, mkt_dev_count(&self->s.dev[1], "mr"));
-}
-
-TEST_F(errors, unknown_access)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	unsigned int bit;
-
-	/* a device supports none of these access flags */
-	for (bit = 10; bit < 20; bit++) {
-		EXPECT_NE(0, errors_list(&self->s, 1u << bit, leaf->addr, 10,
-					 leaf->mr->lkey));
-	}
-	EXPECT_EQ(EINVAL, errors_list(&self->s, 1u << 31, leaf->addr, 10,
-				      leaf->mr->lkey));
-	EXPECT_EQ(EINVAL, errors_blocks(&self->s, 1u << 31, leaf->addr, 10,
-					leaf->mr->lkey, 10, 1));
-	/* remote write requires local write, as for any MR */
-	EXPECT_EQ(EINVAL, errors_list(&self->s, IBV_ACCESS_REMOTE_WRITE,
-				      leaf->addr, 10, leaf->mr->lkey));
-	EXPECT_EQ(EINVAL, errors_list(&self->s, IBV_ACCESS_REMOTE_ATOMIC,
-				      leaf->addr, 10, leaf->mr->lkey));
-}
-
-/*
- * reported as an unknown lkey, because otherwise a process could guess foreign
- * keys
- */
-TEST_F(errors, wrong_pd)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	uint32_t lkey = self->other_pd->lkey;
-	struct ibv_mr *key;
-
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey));
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey ^ 1));
-	EXPECT_EQ(ENOENT, errors_blocks(&self->s, 0, leaf->addr, 10, lkey, 10,
-					2));
-	/* a key of the other PD, bound or unbound */
-	key = ibmkey_alloc(self->pd2, 1);
-	ASSERT_NE(NULL, key);
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, 0, 10, key->lkey));
-	EXPECT_EQ(0, ibv_dereg_mr(key));
-}
-
-TEST_F(errors, unknown_lkey)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	uint32_t lkey = leaf->mr->lkey;
-
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, 0));
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, UINT32_MAX));
-	/* an index that is in use, with another key portion */
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10, lkey ^ 1));
-	/* an index that is not in use */
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, leaf->addr, 10,
-				      lkey ^ 0x40000000));
-	EXPECT_EQ(ENOENT, errors_blocks(&self->s, 0, leaf->addr, 10,
-					lkey ^ 0x40000000, 10, 2));
-}
-
-TEST_F(errors, freed_lkey)
-{
-	struct mkt_arena *arena = &self->s.arena[1];
-	unsigned int last = arena->num_leaves;
-	uint64_t addr;
-	uint32_t lkey;
-
-	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 0, 4096, MKT_ACCESS_ALL, 0));
-	addr = arena->leaf[last].addr;
-	lkey = arena->leaf[last].mr->lkey;
-	ASSERT_EQ(0, ibv_dereg_mr(arena->leaf[last].mr));
-	arena->num_leaves = last;
-	EXPECT_EQ(ENOENT, errors_list(&self->s, 0, addr, 10, lkey));
-}
-
-/* a key cannot have an access flag that its leaf lacks */
-TEST_F(errors, more_than_a_leaf)
-{
-	uint64_t addr = (uintptr_t)self->read_only->addr;
-	uint32_t lkey = self->read_only->lkey;
-	static const unsigned int refused[] = {
-		IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_ATOMIC,
-		MKT_ACCESS_ALL,
-	};
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(refused); i++) {
-		EXPECT_EQ(EACCES, errors_list(&self->s, refused[i], addr, 10,
-					      lkey));
-		EXPECT_EQ(EACCES, errors_blocks(&self->s, refused[i], addr, 10,
-						lkey, 10, 2));
-	}
-	/* every MR with an lkey can be read */
-	EXPECT_EQ(0, errors_list(&self->s, 0, addr, 10, lkey));
-	EXPECT_EQ(0, errors_list(&self->s, IBV_ACCESS_REMOTE_READ, addr, 10,
-				 lkey));
-	EXPECT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
-				     &self->layout, IBV_ACCESS_REMOTE_READ));
-}
-
-TEST_F(errors, too_many_entries)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct ibmkey_block blocks[9] = {};
-	struct ibv_sge sge[9];
-	uint64_t repeat = 2;
-	unsigned int i;
-
-	for (i = 0; i < 9; i++) {
-		sge[i].addr = leaf->addr + 16 * i;
-		sge[i].length = 8;
-		sge[i].lkey = leaf->mr->lkey;
-		blocks[i].addr = sge[i].addr;
-		blocks[i].bytes_count = 8;
-		blocks[i].lkey = leaf->mr->lkey;
-	}
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_sg(self->s.key[1], 0, 9, sge));
-	EXPECT_EQ(ENOSPC, ibv_rereg_mr_interleaved(self->s.key[1], 0, 1,
-						   &repeat, 9, blocks));
-	EXPECT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], 0, 8, sge));
-	EXPECT_EQ(0, ibv_rereg_mr_interleaved(self->s.key[1], 0, 1, &repeat, 8,
-					      blocks));
-	EXPECT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
-				     &self->layout, IBV_ACCESS_REMOTE_READ));
-}
-
-/* one byte too far at either end, by addresses, lengths and strides */
-TEST_F(errors, out_of_range)
-{
-	unsigned int i;
-
-	for (i = 0; i < 3; i++) {
-		struct mkt_leaf *leaf = &self->s.arena[1].leaf[i];
-		uint64_t addr = leaf->addr, end = addr + leaf->length;
-		uint32_t lkey = leaf->mr->lkey;
-
-		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, end - 9, 10, lkey));
-		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, end, 1, lkey));
-		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, addr,
-					      leaf->length + 1, lkey));
-		EXPECT_EQ(ERANGE, errors_blocks(&self->s, 0, end - 9, 10, lkey,
-						0, 1));
-		/* the fourth block, forwards and backwards */
-		EXPECT_EQ(ERANGE, errors_blocks(&self->s, 0, end - 39, 10, lkey,
-						10, 4));
-		/* there is no address before zero */
-		EXPECT_EQ(addr ? ERANGE : EOVERFLOW,
-			  errors_blocks(&self->s, 0, addr + 29, 10, lkey, -10,
-					4));
-		if (addr) {
-			EXPECT_EQ(ERANGE, errors_list(&self->s, 0, addr - 1, 10,
-						      lkey));
-		}
-		EXPECT_EQ(ERANGE, errors_list(&self->s, 0, UINT64_MAX - 20, 10,
-					      lkey));
-	}
-}
-
-TEST_F(errors, just_in_range)
-{
-	unsigned int i;
-
-	for (i = 0; i < 3; i++) {
-		struct mkt_leaf *leaf = &self->s.arena[1].leaf[i];
-		uint64_t addr = leaf->addr, end = addr + leaf->length;
-		uint32_t lkey = leaf->mr->lkey;
-
-		EXPECT_EQ(0, errors_list(&self->s, 0, end - 10, 10, lkey));
-		EXPECT_EQ(0, errors_list(&self->s, 0, end - 1, 1, lkey));
-		EXPECT_EQ(0, errors_list(&self->s, 0, addr, leaf->length,
-					 lkey));
-		EXPECT_EQ(0, errors_blocks(&self->s, 0, end - 40, 10, lkey, 10,
-					   4));
-		EXPECT_EQ(0, errors_blocks(&self->s, 0, addr + 30, 10, lkey,
-					   -10, 4));
-	}
-	EXPECT_EQ(0, mkt_layout_bind(self->s.key[1], &self->s.arena[1],
-				     &self->layout, IBV_ACCESS_REMOTE_READ));
-}
-
-TEST_F(errors, overflow)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	uint32_t lkey = leaf->mr->lkey;
-	uint64_t addr = leaf->addr;
-
-	/* the last byte of a range; 2^64 - 1 is a valid address */
-	EXPECT_EQ(EOVERFLOW, errors_list(&self->s, 0, UINT64_MAX - 8, 10,
-					 lkey));
-	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, UINT64_MAX - 8, 10,
-					   lkey, 0, 1));
-	EXPECT_EQ(ERANGE, errors_list(&self->s, 0, UINT64_MAX - 9, 10, lkey));
-	EXPECT_EQ(ERANGE, errors_blocks(&self->s, 0, UINT64_MAX - 9, 10, lkey,
-					0, 1));
-	/* the last block */
-	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey,
-					   INT64_MAX, 4));
-	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey,
-					   INT64_MIN, 4));
-	/* the length; all blocks are the same bytes */
-	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, 10, lkey, 0,
-					   UINT64_MAX / 10));
-	EXPECT_EQ(EOVERFLOW, errors_blocks(&self->s, 0, addr, UINT64_MAX, lkey,
-					   0, 1));
-}
-
-/* a key over itself, and a key over an unbound one */
-TEST_F(errors, leaf_key)
-{
-	struct ibv_mr *inner = ibmkey_alloc(self->s.dev[1].pd, 1);
-
-	ASSERT_NE(NULL, inner);
-	EXPECT_EQ(ELOOP, errors_list(&self->s, 0, 0, 10,
-				     self->s.key[1]->lkey));
-	EXPECT_EQ(ERANGE, errors_list(&self->s, 0, 0, 10, inner->lkey));
-	EXPECT_EQ(0, ibv_dereg_mr(inner));
+	EXPECT_EQ(before, mkt_dev_count(&dev, "mr"));
+	EXPECT_EQ(0, ibv_dereg_mr(bind.mkey));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	mkt_dev_close(&dev);
 }
 
 TEST_HARNESS_MAIN

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The table of errors, and the layouts in the form of each way into the kernel. */
+#include <string.h>
+
+#include "refusals.h"
+
+#define LIST IB_UVERBS_MKEY_LIST
+#define BLOCKS IB_UVERBS_MKEY_INTERLEAVED
+#define INDEXED IB_UVERBS_MKEY_INDEXED
+#define NONE IB_MKEY_NO_ENTRY
+#define REMOTE_WRITE (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define REMOTE_ATOMIC (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define OK 0
+
+/*
+ * X(kind, name, errno value, reason, entry, change of the layout t). The last value that is
+ * accepted has the errno value OK.
+ */
+#define REFUSALS(X)									\
+	/* fields of the whole layout */						\
+	X(LIST, right, OK, NONE, NONE, )						\
+	X(BLOCKS, right, OK, NONE, NONE, )						\
+	X(INDEXED, right, OK, NONE, NONE, )						\
+	X(LIST, version_later, EINVAL, VERSION, NONE, t->value = ++t->version)		\
+	X(LIST, version_0, EINVAL, VERSION, NONE, t->version = 0)			\
+	X(LIST, kind_0, EINVAL, KIND, NONE, t->bind.kind = IB_UVERBS_MKEY_UNBOUND)	\
+	X(LIST, kind_later, EINVAL, KIND, NONE, t->value = t->bind.kind = INDEXED + 1)	\
+	X(LIST, kind_most, EINVAL, KIND, NONE, t->value = t->bind.kind = UINT32_MAX)	\
+	X(LIST, other_kind, EINVAL, ENTRY_SIZE, NONE,					\
+	  t->bind.kind = BLOCKS; t->value = t->bind.entry_size)				\
+	X(BLOCKS, other_kind, EINVAL, ENTRY_SIZE, NONE,					\
+	  t->bind.kind = LIST; t->value = t->bind.entry_size)				\
+	X(INDEXED, other_kind, EINVAL, ENTRY_SIZE, NONE,				\
+	  t->bind.kind = LIST; t->value = t->bind.entry_size)				\
+	X(LIST, entry_size_0, EINVAL, ENTRY_SIZE, NONE, t->bind.entry_size = 0)		\
+	X(LIST, entry_smaller, EINVAL, ENTRY_SIZE, NONE, t->value = t->bind.entry_size -= 8)	\
+	X(BLOCKS, entry_larger, EINVAL, ENTRY_SIZE, NONE, t->value = t->bind.entry_size += 8)	\
+	X(INDEXED, entry_larger, EINVAL, ENTRY_SIZE, NONE, t->value = ++t->bind.entry_size)	\
+	X(LIST, bit_31, EINVAL, COMP_MASK, NONE, t->value = t->bind.comp_mask = 1u << 31)	\
+	X(BLOCKS, bit_31, EINVAL, COMP_MASK, NONE, t->value = t->bind.comp_mask = 1u << 31)	\
+	X(INDEXED, bit_31, EINVAL, COMP_MASK, NONE, t->value = t->bind.comp_mask = 1u << 31)	\
+	X(LIST, reserved, EINVAL, RESERVED, NONE, t->value = t->bind.reserved = 7)	\
+	X(LIST, rkey_without_bit, EINVAL, RKEY, NONE, t->value = t->bind.rkey = 77)	\
+	X(LIST, access, EINVAL, ACCESS, NONE, t->value = t->bind.access = 1u << 31)	\
+	X(BLOCKS, access, EINVAL, ACCESS, NONE, t->value = t->bind.access = 1u << 30)	\
+	X(INDEXED, access, EINVAL, ACCESS, NONE, t->value = t->bind.access = 1u << 31)	\
+	X(LIST, local_write, EINVAL, LOCAL_WRITE, NONE,					\
+	  t->value = t->bind.access = IBV_ACCESS_REMOTE_WRITE)				\
+	X(BLOCKS, local_write, EINVAL, LOCAL_WRITE, NONE,				\
+	  t->value = t->bind.access = IBV_ACCESS_REMOTE_ATOMIC)				\
+	X(INDEXED, local_write, EINVAL, LOCAL_WRITE, NONE,				\
+	  t->value = t->bind.access = IBV_ACCESS_REMOTE_WRITE)				\
+	/* the number of entries, which is looked at before they are read */		\
+	X(LIST, empty, EINVAL, EMPTY, NONE, t->bind.num_entries = 0)			\
+	X(BLOCKS, empty, EINVAL, EMPTY, NONE, t->bind.num_entries = 0)			\
+	X(INDEXED, empty, EINVAL, EMPTY, NONE, t->indexed.num_indices = 0)		\
+	X(LIST, all_the_room, OK, NONE, NONE, t->bind.num_entries = MKT_REFUSALS_ROOM)	\
+	X(BLOCKS, all_the_room, OK, NONE, NONE, t->bind.num_entries = MKT_REFUSALS_ROOM)	\
+	X(INDEXED, all_the_room, OK, NONE, NONE,					\
+	  t->indexed.num_indices = MKT_REFUSALS_ROOM)					\
+	X(LIST, one_too_many, ENOSPC, TOO_MANY, NONE,					\
+	  t->bind.num_entries = 1 + (t->value = MKT_REFUSALS_ROOM))			\
+	X(BLOCKS, one_too_many, ENOSPC, TOO_MANY, NONE,					\
+	  t->bind.num_entries = 1 + (t->value = MKT_REFUSALS_ROOM))			\
+	X(INDEXED, one_too_many, ENOSPC, TOO_MANY, NONE,				\
+	  t->indexed.num_indices = 1 + (t->value = MKT_REFUSALS_ROOM))			\
+	X(LIST, far_too_many, ENOSPC, TOO_MANY, NONE,					\
+	  t->bind.num_entries = UINT32_MAX; t->value = IB_MKEY_MAX_ENTRIES)		\
+	X(BLOCKS, far_too_many, ENOSPC, TOO_MANY, NONE,					\
+	  t->bind.num_entries = UINT32_MAX; t->value = IB_MKEY_MAX_ENTRIES)		\
+	X(INDEXED, two_patterns, EINVAL, ONE_INDEXED, NONE,				\
+	  t->value = t->bind.num_entries = 2)						\
+	/* dimensions */								\
+	X(LIST, dims, EINVAL, NOT_INTERLEAVED, NONE, t->bind.num_dims = 1)		\
+	X(INDEXED, dims, EINVAL, NOT_INTERLEAVED, NONE, t->bind.num_dims = 1)		\
+	X(LIST, counts, EINVAL, NOT_INTERLEAVED, NONE, t->bind.repeat_count = 8)	\
+	X(INDEXED, counts, EINVAL, NOT_INTERLEAVED, NONE, t->bind.repeat_count = 8)	\
+	X(BLOCKS, dims_0, EINVAL, DIMS, NONE, t->bind.num_dims = 0)			\
+	X(BLOCKS, dims_9, EINVAL, DIMS, NONE, t->value = t->bind.num_dims = 9)		\
+	X(BLOCKS, dims_most, EINVAL, DIMS, NONE, t->value = t->bind.num_dims = UINT32_MAX)	\
+	X(BLOCKS, dims_8, OK, NONE, NONE, t->bind.num_dims = 8)				\
+	X(BLOCKS, count_0, EINVAL, NO_REPEAT, NONE, t->repeat[0] = 0)			\
+	X(BLOCKS, count_1, EINVAL, NO_REPEAT, NONE, t->repeat[t->value = 1] = 0)	\
+	X(BLOCKS, stride_2, EINVAL, STRIDE, 1, t->block[1].stride[t->value = 2] = 1)	\
+	X(BLOCKS, stride_7, EINVAL, STRIDE, 1, t->block[1].stride[t->value = 7] = -1)	\
+	/* arrays that cannot be read */						\
+	X(LIST, no_array, EFAULT, FAULT, NONE, t->value = t->bind.entries = 8)		\
+	X(BLOCKS, no_array, EFAULT, FAULT, NONE, t->value = t->bind.entries = 8)	\
+	X(BLOCKS, no_counts, EFAULT, FAULT, NONE, t->value = t->bind.repeat_count = 8)	\
+	X(INDEXED, no_array, EFAULT, FAULT, NONE, t->value = t->bind.entries = 8)	\
+	X(INDEXED, no_indices, EFAULT, FAULT, NONE, t->value = t->indexed.indices = 8)	\
+	/* fields of an entry */							\
+	X(LIST, entry_bit, EINVAL, COMP_MASK, 1, t->value = t->range[1].comp_mask = 1)	\
+	X(BLOCKS, entry_bit, EINVAL, COMP_MASK, 1,					\
+	  t->value = t->block[1].comp_mask = 1u << 31)					\
+	X(INDEXED, entry_bit, EINVAL, COMP_MASK, NONE, t->value = t->indexed.comp_mask = 9)	\
+	X(LIST, no_bytes, EINVAL, NO_BYTES, 1, t->range[1].length = 0)			\
+	X(BLOCKS, no_bytes, EINVAL, NO_BYTES, 1, t->block[1].bytes_count = 0)		\
+	X(INDEXED, no_bytes, EINVAL, NO_BYTES, 0, t->indexed.bytes_count = 0)		\
+	X(INDEXED, no_unit, EINVAL, NO_UNIT, NONE, t->indexed.unit = 0)			\
+	X(INDEXED, bytes_0, EINVAL, INDEX_BYTES, NONE, t->indexed.index_bytes = 0)	\
+	X(INDEXED, bytes_2, EINVAL, INDEX_BYTES, NONE, t->value = t->indexed.index_bytes = 2)	\
+	X(INDEXED, bytes_5, EINVAL, INDEX_BYTES, NONE, t->value = t->indexed.index_bytes = 5)	\
+	X(INDEXED, bytes_16, EINVAL, INDEX_BYTES, NONE, t->value = t->indexed.index_bytes = 16)	\
+	/*										\
+	 * An lkey of another PD is reported as an unknown one, because otherwise a process could	\
+	 * guess foreign keys.								\
+	 */										\
+	X(LIST, lkey_0, ENOENT, LKEY, 0, t->range[0].lkey = 0)				\
+	X(LIST, lkey_most, ENOENT, LKEY, 1, t->value = t->range[1].lkey = UINT32_MAX)	\
+	X(LIST, other_portion, ENOENT, LKEY, 1, t->value = t->range[1].lkey ^= 1)	\
+	X(BLOCKS, other_portion, ENOENT, LKEY, 1, t->value = t->block[1].lkey ^= 1)	\
+	X(INDEXED, other_portion, ENOENT, LKEY, NONE, t->value = t->indexed.lkey ^= 1)	\
+	X(LIST, no_such_index, ENOENT, LKEY, 1, t->value = t->range[1].lkey ^= 0x40000000)	\
+	X(BLOCKS, no_such_index, ENOENT, LKEY, 0, t->value = t->block[0].lkey ^= 0x40000000)	\
+	X(LIST, other_pd, ENOENT, LKEY, 1, t->value = t->range[1].lkey = t->of->other_pd)	\
+	X(BLOCKS, other_pd, ENOENT, LKEY, 1, t->value = t->block[1].lkey = t->of->other_pd)	\
+	X(INDEXED, other_pd, ENOENT, LKEY, NONE,					\
+	  t->value = t->indexed.lkey = t->of->other_pd)					\
+	X(LIST, other_key, ENOENT, LKEY, 1, t->value = t->range[1].lkey = t->of->other_key)	\
+	X(LIST, freed, ENOENT, LKEY, 1, t->value = t->range[1].lkey = t->of->freed)	\
+	X(LIST, itself, ELOOP, ITSELF, 1, t->value = t->range[1].lkey = t->of->itself)	\
+	X(BLOCKS, itself, ELOOP, ITSELF, 1, t->value = t->block[1].lkey = t->of->itself)	\
+	X(INDEXED, itself, ELOOP, ITSELF, NONE, t->value = t->indexed.lkey = t->of->itself)	\
+	X(LIST, unbound, ERANGE, NO_LENGTH, 1, t->value = t->range[1].lkey = t->of->unbound)	\
+	/* a key cannot have an access flag that its leaf lacks, and each MR can be read */	\
+	X(LIST, read_only_write, EACCES, LEAF_ACCESS, 1, read_only(t, IBV_ACCESS_LOCAL_WRITE))	\
+	X(BLOCKS, read_only_remote, EACCES, LEAF_ACCESS, 1, read_only(t, REMOTE_WRITE))	\
+	X(INDEXED, read_only_atomic, EACCES, LEAF_ACCESS, 0, read_only(t, REMOTE_ATOMIC))	\
+	X(LIST, read_only_all, EACCES, LEAF_ACCESS, 1, read_only(t, MKT_ACCESS_ALL))	\
+	X(LIST, read_only_read, OK, NONE, NONE, read_only(t, IBV_ACCESS_REMOTE_READ))	\
+	X(INDEXED, read_only_0, OK, NONE, NONE, read_only(t, 0))			\
+	/* one byte too far at either end, by each field that can do it */		\
+	X(LIST, before, ERANGE, BEFORE_LEAF, 1,						\
+	  t->range[1].addr = (t->value = t->of->first) - 1)				\
+	X(LIST, after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last - 8, 10))		\
+	X(LIST, just_after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last + 1, 1))	\
+	X(LIST, longer, ERANGE, BEYOND_LEAF, 1,						\
+	  list_at(t, t->of->first, t->of->last - t->of->first + 2))			\
+	X(LIST, at_the_end, OK, NONE, NONE, list_at(t, t->of->last - 9, 10))		\
+	X(LIST, whole, OK, NONE, NONE,							\
+	  list_at(t, t->of->first, t->of->last - t->of->first + 1))			\
+	X(LIST, dm_after, ERANGE, BEYOND_LEAF, 1, t->range[1].lkey = t->of->dm;		\
+	  list_at(t, t->of->dm_length - 9, 10); t->value = t->of->dm_length - 1)	\
+	X(LIST, dm_at_the_end, OK, NONE, NONE, t->range[1].lkey = t->of->dm;		\
+	  list_at(t, t->of->dm_length - 10, 10))					\
+	X(LIST, last_address, ERANGE, BEYOND_LEAF, 1, list_at(t, UINT64_MAX - 9, 10))	\
+	X(BLOCKS, after, ERANGE, BEYOND_LEAF, 1, blocks_at(t, t->of->last - 8, 0, 1))	\
+	X(BLOCKS, forwards, ERANGE, BEYOND_LEAF, 1, blocks_at(t, t->of->last - 38, 10, 4))	\
+	X(BLOCKS, backwards, ERANGE, BEFORE_LEAF, 1,					\
+	  blocks_at(t, t->of->first + 29, -10, 4); t->value = t->of->first)		\
+	X(BLOCKS, forwards_to_the_end, OK, NONE, NONE,					\
+	  blocks_at(t, t->of->last - 39, 10, 4))					\
+	X(BLOCKS, backwards_to_the_start, OK, NONE, NONE,				\
+	  blocks_at(t, t->of->first + 30, -10, 4))					\
+	X(BLOCKS, second_dim, ERANGE, BEYOND_LEAF, 1,					\
+	  t->block[1].stride[1] = 1ll << 40; t->value = t->of->last)			\
+	X(BLOCKS, last_address, ERANGE, BEYOND_LEAF, 1, blocks_at(t, UINT64_MAX - 9, 0, 1))	\
+	X(INDEXED, before, ERANGE, BEFORE_LEAF, 0,					\
+	  t->indexed.addr = (t->value = t->of->first) - 1)				\
+	X(INDEXED, by_address, ERANGE, BEYOND_LEAF, 1, indexed_at(t, t->of->last - 98, 90, 10, 1))	\
+	X(INDEXED, to_the_end, OK, NONE, NONE, indexed_at(t, t->of->last - 99, 90, 10, 1))	\
+	X(INDEXED, by_index, ERANGE, BEYOND_LEAF, 1,					\
+	  indexed_at(t, t->of->first, 1, 10, t->of->last - t->of->first - 8))		\
+	X(INDEXED, last_index, OK, NONE, NONE,						\
+	  indexed_at(t, t->of->first, 1, 10, t->of->last - t->of->first - 9))		\
+	X(INDEXED, by_unit, ERANGE, BEYOND_LEAF, 1,					\
+	  indexed_at(t, t->of->first, t->of->last - t->of->first - 8, 10, 1))		\
+	X(INDEXED, by_length, ERANGE, BEYOND_LEAF, 0,					\
+	  indexed_at(t, t->of->first, 1, t->of->last - t->of->first + 2, 0))		\
+	X(INDEXED, half_of_8_bytes, ERANGE, BEYOND_LEAF, 1,				\
+	  indexed_at(t, t->of->first, 1, 10, UINT32_MAX))				\
+	X(INDEXED, third, ERANGE, BEYOND_LEAF, 2,					\
+	  t->index[2] = 1ull << 40; t->value = t->of->last)				\
+	/* sums that do not fit 64 bits; 2^64 - 1 is an address */			\
+	X(LIST, wraps, EOVERFLOW, ADDRESS, 1, t->range[1].addr = UINT64_MAX - 5)	\
+	X(LIST, length_wraps, EOVERFLOW, ADDRESS, 1, t->range[1].length = UINT64_MAX)	\
+	X(BLOCKS, wraps, EOVERFLOW, ADDRESS, 0, t->block[0].addr = UINT64_MAX - 8)	\
+	X(BLOCKS, stride_wraps, EOVERFLOW, ADDRESS, 1, t->repeat[0] = 4;			\
+	  t->block[1].stride[0] = INT64_MAX)						\
+	X(BLOCKS, stride_wraps_back, EOVERFLOW, ADDRESS, 1, t->block[1].stride[0] = INT64_MIN)	\
+	X(BLOCKS, before_zero, EOVERFLOW, ADDRESS, 1, t->block[1].lkey = t->of->dm;	\
+	  t->block[1].addr = 9; t->block[1].stride[0] = -10)				\
+	X(BLOCKS, length_wraps, EOVERFLOW, ADDRESS, 1, t->block[1].bytes_count = UINT64_MAX)	\
+	X(BLOCKS, sum_wraps, EOVERFLOW, LENGTH, NONE, t->repeat[0] = UINT64_MAX / 10;	\
+	  t->block[0].stride[0] = t->block[1].stride[0] = 0)				\
+	X(INDEXED, index_wraps, EOVERFLOW, ADDRESS, 1, t->index[1] = UINT64_MAX)	\
+	X(INDEXED, unit_wraps, EOVERFLOW, ADDRESS, 1,					\
+	  indexed_at(t, t->of->first, UINT64_MAX, 10, 1); t->value = 0)			\
+	X(INDEXED, wraps, EOVERFLOW, ADDRESS, 0,					\
+	  indexed_at(t, UINT64_MAX - 8, 16, 10, 0); t->value = 0)			\
+	X(INDEXED, sum_wraps, EOVERFLOW, LENGTH, NONE,					\
+	  indexed_at(t, 0, 1, UINT64_MAX / 2, 0); t->value = 0)
+
+/* an entry that is not the first one */
+static void list_at(struct mkt_text *t, uint64_t addr, uint64_t length)
+{
+	t->range[1].addr = addr;
+	t->range[1].length = length;
+	t->value = t->of->last;
+}
+
+/* blocks of 10 bytes in one dimension */
+static void blocks_at(struct mkt_text *t, uint64_t addr, int64_t stride, uint64_t repeat)
+{
+	t->block[0].stride[0] = 0;
+	t->block[1].addr = addr;
+	t->block[1].bytes_count = 10;
+	t->block[1].stride[0] = stride;
+	t->block[1].stride[1] = 0;
+	t->repeat[0] = repeat;
+	t->repeat[1] = 1;
+	t->value = t->of->last;
+}
+
+static void indexed_at(struct mkt_text *t, uint64_t addr, uint64_t unit, uint64_t bytes,
+		       uint64_t index)
+{
+	t->indexed.addr = addr;
+	t->indexed.unit = unit;
+	t->indexed.bytes_count = bytes;
+	t->index[0] = 0;
+	t->index[1] = index;
+	t->index[2] = 0;
+	t->value = t->of->last;
+}
+
+/* bytes of an MR without access flags */
+static void read_only(struct mkt_text *t, uint32_t access)
+{
+	t->range[1].lkey = t->block[1].lkey = t->indexed.lkey = t->of->read_only;
+	t->range[1].addr = t->block[1].addr = t->indexed.addr = t->of->read_only_addr;
+	t->bind.access = access;
+	t->value = t->of->read_only;
+}
+
+#define CHANGE(kind, name, err, reason, entry, ...)			\
+	static void change_##kind##_##name(struct mkt_text *t) { __VA_ARGS__; }
+#define ELEMENT(kind, name, err, reason, entry, ...)			\
+	{ #kind "." #name, kind, err, IB_UVERBS_MKEY_REASON_##reason, entry,	\
+	  change_##kind##_##name },
+
+REFUSALS(CHANGE)
+
+const struct mkt_refusal mkt_refusals[] = { REFUSALS(ELEMENT) };
+const unsigned int mkt_num_refusals = sizeof(mkt_refusals) / sizeof(*mkt_refusals);
+
+void mkt_refusal_text(const struct mkt_refusal *refusal, const struct mkt_refusals_of *of,
+		      struct mkt_text *t)
+{
+	unsigned int i;
+
+	memset(t, 0, sizeof(*t));
+	t->of = of;
+	t->version = IB_MKEY_LAYOUT_VERSION;
+	for (i = 0; i <= MKT_REFUSALS_ROOM; i++) {
+		t->range[i].addr = t->block[i].addr = of->first + 100 * i;
+		t->range[i].length = t->block[i].bytes_count = 10 + i;
+		t->range[i].lkey = t->block[i].lkey = of->lkey;
+		t->block[i].stride[0] = 20;
+		t->block[i].stride[1] = 40;
+		t->index[i] = i;
+	}
+	for (i = 0; i <= IB_MKEY_MAX_DIMS; i++)
+		t->repeat[i] = i < 2 ? 2 + i : 1;
+	t->indexed = (struct ib_uverbs_mkey_indexed){
+		.addr = of->first,
+		.unit = 16,
+		.bytes_count = 10,
+		.indices = (uintptr_t)t->index,
+		.num_indices = 3,
+		.index_bytes = 8,
+		.lkey = of->lkey,
+	};
+	t->bind.kind = refusal->kind;
+	t->bind.num_entries = 2;
+	switch (refusal->kind) {
+	case LIST:
+		t->bind.entries = (uintptr_t)t->range;
+		t->bind.entry_size = sizeof(t->range[0]);
+		break;
+	case BLOCKS:
+		t->bind.entries = (uintptr_t)t->block;
+		t->bind.entry_size = sizeof(t->block[0]);
+		t->bind.repeat_count = (uintptr_t)t->repeat;
+		t->bind.num_dims = 2;
+		break;
+	case INDEXED:
+		t->bind.entries = (uintptr_t)&t->indexed;
+		t->bind.entry_size = sizeof(t->indexed);
+		t->bind.num_entries = 1;
+		break;
+	}
+	refusal->change(t);
+}
+
+static size_t size_of(uint32_t kind)
+{
+	return kind == LIST ? sizeof(struct ib_uverbs_mkey_sge) :
+	       kind == BLOCKS ? sizeof(struct ib_uverbs_mkey_block) :
+				sizeof(struct ib_uverbs_mkey_indexed);
+}
+
+bool mkt_text_bind(const struct mkt_text *t, uint32_t kind, struct ibmkey_bind *bind)
+{
+	*bind = (struct ibmkey_bind){
+		.comp_mask = t->bind.comp_mask,
+		.kind = t->bind.kind,
+		.access = t->bind.access,
+		.num_entries = t->bind.num_entries,
+		.num_dims = t->bind.num_dims,
+		.repeat_count = (const uint64_t *)(uintptr_t)t->bind.repeat_count,
+		.ranges = (const struct ibmkey_range *)(uintptr_t)t->bind.entries,
+		.rkey = t->bind.rkey,
+	};
+	return t->bind.kind == kind && t->bind.entry_size == size_of(kind) &&
+	       !t->bind.reserved && !t->bind.rkey && t->version == IB_MKEY_LAYOUT_VERSION;
+}
+
+size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t room)
+{
+	const struct ib_uverbs_mkey_layout header = {
+		.version = t->version,
+		.kind = t->bind.kind,
+		.num_entries = t->bind.num_entries,
+		.entry_size = t->bind.entry_size,
+		.num_dims = t->bind.num_dims,
+		.comp_mask = t->bind.comp_mask,
+	};
+	const void *repeat = (const void *)(uintptr_t)t->bind.repeat_count;
+	const void *entries = (const void *)(uintptr_t)t->bind.entries;
+	size_t dims = t->bind.num_dims, num = t->bind.num_entries, length = 0;
+	struct ib_uverbs_mkey_indexed indexed = t->indexed;
+
+	/* it has no arrays elsewhere, and is as long as the largest right one */
+	if (t->bind.reserved || t->bind.rkey || room < sizeof(*t) ||
+	    repeat != (kind == BLOCKS ? t->repeat : NULL) ||
+	    entries != (kind == LIST ? (const void *)t->range :
+			kind == BLOCKS ? (const void *)t->block : &t->indexed) ||
+	    t->indexed.indices != (uintptr_t)t->index)
+		return 0;
+	if (num > MKT_REFUSALS_ROOM + 1)
+		num = MKT_REFUSALS_ROOM + 1;
+	if (dims > IB_MKEY_MAX_DIMS + 1)
+		dims = IB_MKEY_MAX_DIMS + 1;
+#define ADD(from, bytes) (memcpy((char *)to + length, from, bytes), length += (bytes))
+	ADD(&header, sizeof(header));
+	if (kind == BLOCKS)
+		ADD(t->repeat, dims * sizeof(t->repeat[0]));
+	if (kind != INDEXED) {
+		ADD(entries, num * size_of(kind));
+	} else {
+		indexed.indices = 0;
+		num = indexed.num_indices;
+		if (num > MKT_REFUSALS_ROOM + 1)
+			num = MKT_REFUSALS_ROOM + 1;
+		ADD(&indexed, sizeof(indexed));
+		ADD(t->index, num * sizeof(t->index[0]));
+	}
+#undef ADD
+	return length;
+}
