@@ -425,7 +425,12 @@ TEST_F(waits, ends)
 	atomic_store(&shared->go, true);
 	if (variant->stays) {
 		sleep(1);
-		EXPECT_FALSE(atomic_load(&shared->done));
+		/*
+		 * The library unmaps the queues of a queue pair. That waits for the page up to Linux
+		 * 7.2, where a fault keeps the lock of the address space.
+		 */
+		if (variant->end != DESTROY_QP_LIBRARY)
+			EXPECT_FALSE(atomic_load(&shared->done));
 	} else {
 		EXPECT_TRUE(waits_for(&shared->done, PATIENCE_SECONDS));
 		EXPECT_EQ(0, atomic_load(&shared->result));
