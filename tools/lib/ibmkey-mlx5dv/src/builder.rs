@@ -222,13 +222,12 @@ impl Building {
             }?
         };
         let wr = ibmkey_wr {
-            comp_mask: 0,
             mkey: mkey.mr,
             mr,
             addr,
             length: u32::try_from(bound.text.len()).map_err(|_| Errno::ENOMEM)?,
             access,
-            rkey: 0,
+            ..ibmkey_wr::default()
         };
         let qp = state.qp;
 

@@ -18,7 +18,8 @@ mod wr;
 use core::ffi::{
     c_char,
     c_int,
-    c_uint, //
+    c_uint,
+    c_void, //
 };
 
 pub use self::{
@@ -90,6 +91,7 @@ declared!(
     ibmkey_pool_get,
     ibmkey_pool_put,
     ibmkey_post_bind,
+    ibmkey_post_layout,
     ibmkey_post_unbind,
     ibmkey_query,
     ibmkey_query_caps,
@@ -98,7 +100,9 @@ declared!(
     ibmkey_query_refused,
     ibmkey_reg_dmabuf_mr,
     ibmkey_reg_iov,
+    ibmkey_reg_strided,
     ibmkey_rereg_mr,
+    ibmkey_sge,
     ibmkey_unbind,
     ibmkey_unimport_context,
     ibmkey_unimport_pd,
@@ -176,6 +180,48 @@ pub unsafe extern "C" fn ibmkey_reg_iov(
         result,
         &[("iov", is_null), ("pd", pd.is_null() && num_iov > 0)],
     ))
+}
+
+/// Registers memory that repeats with a stride as one key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_reg_strided(
+    pd: *mut ibv_pd,
+    first: *mut c_void,
+    bytes: usize,
+    num_dims: u32,
+    repeat_count: *const u64,
+    stride: *const i64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // Without room for the strides in a block, the kernel is not asked.
+    let result = if num_dims == 0 || num_dims > sys::IB_MKEY_MAX_DIMS {
+        let reason = sys::IB_UVERBS_MKEY_REASON_DIMS;
+        Err(reason::invalid(reason, num_dims.into()))
+    } else if repeat_count.is_null() || stride.is_null() {
+        Err(Errno::EFAULT)
+    } else {
+        // SAFETY: By the function's contract; the arrays are not NULL.
+        unsafe {
+            let repeat = core::slice::from_raw_parts(repeat_count, num_dims as usize);
+            let stride = core::slice::from_raw_parts(stride, num_dims as usize);
+            // CAST: The access flags are a set, so their sign does not matter.
+            iov::register_strided(
+                pd,
+                first as u64,
+                bytes as u64,
+                repeat,
+                stride,
+                access as c_uint,
+            )
+        }
+    };
+
+    let arguments = [
+        ("repeat_count", repeat_count.is_null()),
+        ("stride", stride.is_null()),
+        ("pd", pd.is_null()),
+    ];
+    to_ptr(finish(result, &arguments))
 }
 
 /// Destroys a key and the MRs that it owns.
@@ -277,6 +323,17 @@ unsafe fn bind(mkey: *mut ibv_mr, layout: &ib_uverbs_mkey_bind) -> c_int {
 
     // SAFETY: By the caller's promise.
     unsafe { rebind(mkey, call) }
+}
+
+/// Describes all bytes of a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_sge(mr: *const ibv_mr) -> ibv_sge {
+    // SAFETY: By the function's contract.
+    unsafe { mr.as_ref() }.map_or_else(ibv_sge::default, |mr| ibv_sge {
+        addr: mr.addr as u64,
+        length: u32::try_from(mr.length).unwrap_or(u32::MAX),
+        lkey: mr.lkey,
+    })
 }
 
 /// Runs a call that changes the binding, and then updates the fields of the `struct ibv_mr`.

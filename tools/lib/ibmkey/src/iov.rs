@@ -12,9 +12,14 @@ use crate::{
         Command,
         Plain, //
     },
-    mkey, object,
+    mkey::{
+        self,
+        Bound, //
+    },
+    object, reason,
     sys::{
         self,
+        ib_uverbs_mkey_block as Block,
         ib_uverbs_mkey_sge as Entry, //
     },
 };
@@ -130,8 +135,13 @@ fn unregistered(iov: &[sys::iovec], errno: Errno, range: Option<Range>) -> Errno
         let start = element.iov_base as u64;
         element.iov_len > 0 && range.start <= start && start < range.end
     };
-    let first = iov.iter().position(is_within).unwrap_or(0);
-    let last = iov.iter().rposition(is_within).unwrap_or(first);
+    let which = match (
+        iov.iter().position(is_within),
+        iov.iter().rposition(is_within),
+    ) {
+        (Some(first), Some(last)) => format!("iov[{first}] to iov[{last}], "),
+        _ => String::new(),
+    };
     let words = match errno {
         Errno::EFAULT => "not mapped, or not writable while access allows writing",
         Errno::ENOMEM => "no memory, or more than RLIMIT_MEMLOCK would be locked",
@@ -141,7 +151,7 @@ fn unregistered(iov: &[sys::iovec], errno: Errno, range: Option<Range>) -> Errno
     say(
         errno,
         &format!(
-            "iov[{first}] to iov[{last}], {} bytes from {:#x} on: {words}",
+            "{which}{} bytes from {:#x} on: {words}",
             range.length(),
             range.start
         ),
@@ -270,13 +280,10 @@ pub(crate) unsafe fn register_iov(
     let pieces = pieces(iov)?;
     let ranges = to_register(&pieces, page_size())?;
     let max_entries = u32::try_from(pieces.len()).map_err(|_| Errno::ENOSPC)?;
-    let mut owned = None;
 
-    // SAFETY: By the caller's promise. The array of the list is this function's.
-    let mr = unsafe {
-        object::new_mr(pd, |fd, pd_handle| {
-            let leaves = Leaves::register(fd, pd_handle, &ranges, of_leaves(access))
-                .map_err(|(errno, range)| unregistered(iov, errno, range))?;
+    // SAFETY: By the caller's promise. The array of the list is alive during the call.
+    unsafe {
+        register_ranges(pd, &ranges, access, max_entries, iov, |leaves, bind| {
             let mut list: Vec<Entry> = with_room_for(pieces.len())?;
             for &piece in &pieces {
                 list.push(Entry {
@@ -286,15 +293,114 @@ pub(crate) unsafe fn register_iov(
                     comp_mask: 0,
                 });
             }
+            bind(&mkey::list(access, max_entries, list.as_ptr()))
+        })
+    }
+}
 
+/// Registers memory that repeats with a stride as one key; see `ibmkey_reg_strided()`. There are as
+/// many strides as repetitions, and no more than a block has.
+///
+/// # Safety
+///
+/// `pd` is NULL or a protection domain.
+pub(crate) unsafe fn register_strided(
+    pd: *mut sys::ibv_pd,
+    first: u64,
+    bytes: u64,
+    repeat_count: &[u64],
+    stride: &[i64],
+    access: u32,
+) -> Result<*mut sys::ibv_mr> {
+    let range = extent(first, bytes, repeat_count, stride)?;
+    let mut block = Block {
+        addr: first,
+        bytes_count: bytes,
+        ..Block::default()
+    };
+    for (to, from) in block.stride.iter_mut().zip(stride) {
+        *to = *from;
+    }
+
+    // SAFETY: By the caller's promise. The arrays of the layout are alive during the call.
+    unsafe {
+        register_ranges(pd, &[range], access, 1, &[], |leaves, bind| {
+            block.lkey = leaves.lkey_of(range)?;
+            // CAST: There are at most 8 dimensions.
+            let dims = repeat_count.len() as u32;
+            bind(&mkey::interleaved(
+                access,
+                dims,
+                repeat_count.as_ptr(),
+                1,
+                &block,
+            ))
+        })
+    }
+}
+
+/// Returns the bytes from the lowest to the highest one of a block that repeats with strides.
+fn extent(first: u64, bytes: u64, repeat_count: &[u64], stride: &[i64]) -> Result<Range> {
+    let overflow = || {
+        let reason = sys::IB_UVERBS_MKEY_REASON_ADDRESS;
+        reason::refused(Errno::EOVERFLOW, &reason::of(reason), None)
+    };
+    let mut range = Range {
+        start: first,
+        end: first.checked_add(bytes).ok_or_else(overflow)?,
+    };
+
+    if bytes == 0 {
+        return Err(say(Errno::EINVAL, "bytes is 0"));
+    }
+    for (dim, (count, stride)) in repeat_count.iter().zip(stride).enumerate() {
+        let Some(last) = count.checked_sub(1) else {
+            let reason = sys::IB_UVERBS_MKEY_REASON_NO_REPEAT;
+            return Err(reason::invalid(reason, dim as u64));
+        };
+        let reach = last
+            .checked_mul(stride.unsigned_abs())
+            .ok_or_else(overflow)?;
+        let moved = match *stride < 0 {
+            true => range
+                .start
+                .checked_sub(reach)
+                .map(|start| range.start = start),
+            false => range.end.checked_add(reach).map(|end| range.end = end),
+        };
+        moved.ok_or_else(overflow)?;
+    }
+    Ok(range)
+}
+
+/// Registers ranges, and makes a key with room for `max_entries` that owns the MRs. `describe` binds
+/// the key to a layout over them. `iov` is for the sentence about an error.
+///
+/// # Safety
+///
+/// `pd` is NULL or a protection domain. The arrays of the layout are alive while it is bound.
+unsafe fn register_ranges(
+    pd: *mut sys::ibv_pd,
+    ranges: &[Range],
+    access: u32,
+    max_entries: u32,
+    iov: &[sys::iovec],
+    describe: impl FnOnce(&Leaves, &dyn Fn(&sys::ib_uverbs_mkey_bind) -> Result<Bound>) -> Result<Bound>,
+) -> Result<*mut sys::ibv_mr> {
+    let mut owned = None;
+
+    // SAFETY: By the caller's promise.
+    let mr = unsafe {
+        object::new_mr(pd, |fd, pd_handle| {
+            let leaves = Leaves::register(fd, pd_handle, ranges, of_leaves(access))
+                .map_err(|(errno, range)| unregistered(iov, errno, range))?;
             // A key of no layout can have so many entries. Nothing else is wrong with the call.
             let no_room = |errno| match errno {
                 Errno::EINVAL => Errno::ENOSPC,
                 _ => errno,
             };
             let mut key = mkey::create(fd, pd_handle, max_entries, 0).map_err(no_room)?;
-            let layout = mkey::list(access, max_entries, list.as_ptr());
-            let bound = mkey::bind(fd, key.handle, &layout);
+            let bound = describe(&leaves, &|layout| mkey::bind(fd, key.handle, layout));
             let bound = bound.inspect_err(|_| {
                 // Nothing refers to a new key that is not bound, so this succeeds.
                 let _ = object::destroy(fd, key.handle);
@@ -317,10 +423,16 @@ pub(crate) unsafe fn register_iov(
 ///
 /// # Safety
 ///
-/// `mr` is NULL or came from `new_mr()`. Unless this fails, there are no more references to it.
+/// `mr` is NULL, came from `new_mr()`, or has an address. Unless this fails, there are no more
+/// references to it.
 pub(crate) unsafe fn deregister(mr: *mut sys::ibv_mr) -> Result {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { object::mr_handle(mr) }?;
+    // SAFETY: `mr` is not NULL, because it has a handle.
+    if unsafe { !(*mr).addr.is_null() } {
+        let words = "mkey is an MR of ibv_reg_mr() and no key: ibv_dereg_mr() deregisters it";
+        return Err(say(Errno::EINVAL, words));
+    }
     // SAFETY: `mr` is not NULL, because it has a handle. So it came from `new_mr()`, by the
     // caller's promise.
     let owned = unsafe { (*mr.cast::<sys::verbs_mr>()).owned };

@@ -34,6 +34,11 @@ fn describe(bind: &ibmkey_bind) -> Result<Bind> {
             bind.comp_mask,
         ));
     }
+    Ok(layout(bind))
+}
+
+/// Returns the layout of a key in the structure of the kernel.
+pub(crate) fn layout(bind: &ibmkey_bind) -> Bind {
     // SAFETY: All members of the union are pointers.
     let entries = unsafe { bind.__bindgen_anon_1.ranges };
     let layout = match bind.kind {
@@ -46,7 +51,7 @@ fn describe(bind: &ibmkey_bind) -> Result<Bind> {
     };
     let has_rkey = bind.comp_mask & RKEY != 0;
 
-    Ok(Bind {
+    Bind {
         kind: bind.kind,
         num_entries: bind.num_entries,
         // The kernel refuses these unless the layout is interleaved.
@@ -61,7 +66,7 @@ fn describe(bind: &ibmkey_bind) -> Result<Bind> {
             false => 0,
         },
         ..layout
-    })
+    }
 }
 
 fn with_room_for<T>(count: usize) -> Result<Vec<T>> {

@@ -12,6 +12,7 @@ use crate::{
         self,
         ib_uverbs_mkey_bind as Bind,
         ib_uverbs_mkey_block as Block,
+        ib_uverbs_mkey_indexed as Indexed,
         ib_uverbs_mkey_sge as Range, //
     },
 };
@@ -59,42 +60,117 @@ pub(crate) fn tell(refused: &Refused) {
     }
 }
 
-/// An entry of a layout: its first address and its bytes.
-#[derive(Clone, Copy)]
-struct Entry {
-    addr: u64,
+/// The bytes of an entry that are outside of its MR.
+struct Outside {
+    /// The entry, with its repetition or its index if these are the reason.
+    at: String,
+    first: u64,
     bytes: u64,
     lkey: u32,
 }
 
-/// Returns the entry that is the reason, if the layout is known and has such an entry.
-fn entry(refused: &Refused, layout: Option<&Bind>) -> Option<Entry> {
-    let layout = layout.filter(|layout| refused.entry < layout.num_entries)?;
-    let at = refused.entry as usize;
+/// # Safety
+///
+/// The array at address `addr` has an element `at`.
+unsafe fn element<T: Copy>(addr: u64, at: usize) -> T {
+    let array: *const T = core::ptr::with_exposed_provenance(addr as usize);
+    // SAFETY: By the caller's promise.
+    unsafe { array.add(at).read() }
+}
 
-    match layout.kind {
-        sys::IB_UVERBS_MKEY_LIST => {
-            let ranges: *const Range = core::ptr::with_exposed_provenance(layout.entries as usize);
-            // SAFETY: The kernel has read the array, and the caller keeps it during the call.
-            let range = unsafe { ranges.add(at).read() };
-            Some(Entry {
-                addr: range.addr,
-                bytes: range.length,
-                lkey: range.lkey,
-            })
+/// Returns the entry that is the reason, in the repetition that begins at the lowest address if
+/// `lowest`, or else at the highest one. Returns `None` if the layout is not known, or has no such
+/// entry.
+fn outside(refused: &Refused, layout: Option<&Bind>, lowest: bool) -> Option<Outside> {
+    let layout = layout?;
+    let at = refused.entry as usize;
+    let name = |many: &str| format!("{many}[{at}]");
+
+    // SAFETY: The kernel has read the arrays, and the caller keeps them during the call.
+    unsafe {
+        match layout.kind {
+            sys::IB_UVERBS_MKEY_LIST if refused.entry < layout.num_entries => {
+                let range: Range = element(layout.entries, at);
+                Some(Outside {
+                    at: name("ranges"),
+                    first: range.addr,
+                    bytes: range.length,
+                    lkey: range.lkey,
+                })
+            }
+            sys::IB_UVERBS_MKEY_INTERLEAVED if refused.entry < layout.num_entries => {
+                let block: Block = element(layout.entries, at);
+                let mut first = block.addr;
+                let mut repetition = Vec::new();
+                for (dim, stride) in (0..layout.num_dims as usize).zip(block.stride) {
+                    let last = element::<u64>(layout.repeat_count, dim).saturating_sub(1);
+                    let index = if (stride < 0) == lowest { last } else { 0 };
+                    first = first.wrapping_add_signed(stride.wrapping_mul(index as i64));
+                    repetition.push(index);
+                }
+                let at = match repetition.iter().all(|&index| index == 0) {
+                    true => name("blocks"),
+                    false => format!("{} in repetition {repetition:?}", name("blocks")),
+                };
+                Some(Outside {
+                    at,
+                    first,
+                    bytes: block.bytes_count,
+                    lkey: block.lkey,
+                })
+            }
+            sys::IB_UVERBS_MKEY_INDEXED => {
+                let table: Indexed = element(layout.entries, 0);
+                if refused.entry >= table.num_indices {
+                    return None;
+                }
+                let index = match table.index_bytes {
+                    4 => element::<u32>(table.indices, at).into(),
+                    _ => element::<u64>(table.indices, at),
+                };
+                Some(Outside {
+                    at: format!("{} is {index}: the block", name("indices")),
+                    first: table.addr.wrapping_add(table.unit.wrapping_mul(index)),
+                    bytes: table.bytes_count,
+                    lkey: table.lkey,
+                })
+            }
+            _ => None,
         }
-        sys::IB_UVERBS_MKEY_INTERLEAVED => {
-            let blocks: *const Block = core::ptr::with_exposed_provenance(layout.entries as usize);
-            // SAFETY: The kernel has read the array, and the caller keeps it during the call.
-            let block = unsafe { blocks.add(at).read() };
-            Some(Entry {
-                addr: block.addr,
-                bytes: block.bytes_count,
-                lkey: block.lkey,
-            })
-        }
-        _ => None,
     }
+}
+
+/// The access flags for which each MR under a key needs `IBV_ACCESS_LOCAL_WRITE`.
+const WRITES: u32 =
+    sys::IBV_ACCESS_LOCAL_WRITE | sys::IBV_ACCESS_REMOTE_WRITE | sys::IBV_ACCESS_REMOTE_ATOMIC;
+
+/// Returns the names of access flags.
+fn flags(access: u64) -> String {
+    let names = [
+        ("LOCAL_WRITE", sys::IBV_ACCESS_LOCAL_WRITE),
+        ("REMOTE_WRITE", sys::IBV_ACCESS_REMOTE_WRITE),
+        ("REMOTE_READ", sys::IBV_ACCESS_REMOTE_READ),
+        ("REMOTE_ATOMIC", sys::IBV_ACCESS_REMOTE_ATOMIC),
+        ("MW_BIND", sys::IBV_ACCESS_MW_BIND),
+        ("ZERO_BASED", sys::IBV_ACCESS_ZERO_BASED),
+        ("ON_DEMAND", sys::IBV_ACCESS_ON_DEMAND),
+        ("HUGETLB", sys::IBV_ACCESS_HUGETLB),
+        ("FLUSH_GLOBAL", sys::IBV_ACCESS_FLUSH_GLOBAL),
+        ("FLUSH_PERSISTENT", sys::IBV_ACCESS_FLUSH_PERSISTENT),
+        ("RELAXED_ORDERING", sys::IBV_ACCESS_RELAXED_ORDERING),
+    ];
+    let mut rest = access;
+    let mut all = Vec::new();
+    for (name, flag) in names {
+        if access & u64::from(flag) != 0 {
+            rest &= !u64::from(flag);
+            all.push(format!("IBV_ACCESS_{name}"));
+        }
+    }
+    if rest != 0 || all.is_empty() {
+        all.push(format!("{rest:#x}"));
+    }
+    all.join(" | ")
 }
 
 /// The names that a caller's description has for the parts of a layout.
@@ -129,27 +205,15 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
         at => format!("{at}.{name}"),
     };
     let lkey = of("lkey");
-    let outside = |bound: &str, is_outside: fn(u64, u64) -> bool| {
-        let Some(entry) = entry(refused, layout) else {
-            return format!("{at} reaches outside its MR, {bound}");
-        };
-        let last = entry.addr.saturating_add(entry.bytes.saturating_sub(1));
-        let lkey = entry.lkey;
-        if is_outside(entry.addr, value) {
-            format!(
-                "{at}.addr {:#x} is outside the MR of its lkey {lkey:#x}, {bound}",
-                entry.addr
-            )
-        } else if is_outside(last, value) {
-            format!(
-                "{at}.{bytes} {} reaches outside the MR of its lkey {lkey:#x}, {bound}",
-                entry.bytes
-            )
-        } else {
-            format!(
-                "{at}.stride, in a repetition, leads outside the MR of its lkey {lkey:#x}, {bound}"
-            )
-        }
+    let reaches = |lowest: bool, bound: &str| match outside(refused, layout, lowest) {
+        None => format!("{at} reaches outside its MR, {bound} {value:#x}"),
+        Some(entry) => format!(
+            "{}, the bytes {:#x} to {:#x}, is outside the MR of its lkey {:#x}, {bound} {value:#x}",
+            entry.at,
+            entry.first,
+            entry.first.wrapping_add(entry.bytes.wrapping_sub(1)),
+            entry.lkey
+        ),
     };
 
     match refused.reason {
@@ -212,7 +276,7 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
             format!("num_entries is {value}, and an indexed layout has 1")
         }
         sys::IB_UVERBS_MKEY_REASON_ACCESS => {
-            format!("access {value:#x} has a flag that a key cannot have")
+            format!("access has a flag that a key cannot have: {}", flags(value))
         }
         sys::IB_UVERBS_MKEY_REASON_LOCAL_WRITE => {
             "access has IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without \
@@ -220,7 +284,7 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
                 .into()
         }
         sys::IB_UVERBS_MKEY_REASON_DEVICE_ACCESS => {
-            format!("access {value:#x} has a flag that the device lacks")
+            format!("access has a flag that the device lacks: {}", flags(value))
         }
         sys::IB_UVERBS_MKEY_REASON_EMPTY => format!("num_{many} is 0"),
         sys::IB_UVERBS_MKEY_REASON_TOO_MANY => match layout {
@@ -250,34 +314,26 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
         sys::IB_UVERBS_MKEY_REASON_NO_BYTES => format!("{} is 0", of(bytes)),
         sys::IB_UVERBS_MKEY_REASON_NO_REPEAT => format!("repeat_count[{value}] is 0"),
         sys::IB_UVERBS_MKEY_REASON_NO_UNIT => "unit is 0".into(),
-        sys::IB_UVERBS_MKEY_REASON_ADDRESS => match entry(refused, layout) {
-            Some(entry)
-                if entry
-                    .addr
-                    .checked_add(entry.bytes.saturating_sub(1))
-                    .is_none() =>
-            {
-                format!("{at}: addr + {bytes} exceeds 64 bits")
-            }
-            Some(_) => format!("{at}: its strides lead to addresses beyond 64 bits"),
-            None => format!("{at} leads to an address beyond 64 bits"),
+        sys::IB_UVERBS_MKEY_REASON_ADDRESS => match many {
+            "ranges" => format!("{at}: addr + length exceeds 64 bits"),
+            _ => format!("{at} leads to an address beyond 64 bits"),
         },
         sys::IB_UVERBS_MKEY_REASON_LENGTH => {
             "the length of the layout, all repetitions together, exceeds 64 bits".into()
         }
         sys::IB_UVERBS_MKEY_REASON_LEAF_ACCESS => {
-            let access = layout.map_or(String::new(), |layout| format!(" {:#x}", layout.access));
-            format!("access{access} is more than the MR of {lkey} {value:#x} allows")
+            let needed = layout.map_or("a flag that the key needs".into(), |layout| {
+                let flush = sys::IBV_ACCESS_FLUSH_GLOBAL | sys::IBV_ACCESS_FLUSH_PERSISTENT;
+                let writes = match layout.access & WRITES {
+                    0 => 0,
+                    _ => sys::IBV_ACCESS_LOCAL_WRITE,
+                };
+                flags((layout.access & flush | writes).into())
+            });
+            format!("the MR of {lkey} {value:#x} was registered without {needed}")
         }
-        sys::IB_UVERBS_MKEY_REASON_BEFORE_LEAF => {
-            outside(&format!("which begins at {value:#x}"), |addr, first| {
-                addr < first
-            })
-        }
-        sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF => outside(
-            &format!("whose last byte is at {value:#x}"),
-            |addr, last| addr > last,
-        ),
+        sys::IB_UVERBS_MKEY_REASON_BEFORE_LEAF => reaches(true, "which begins at"),
+        sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF => reaches(false, "whose last byte is at"),
         sys::IB_UVERBS_MKEY_REASON_PIECES => format!(
             "mkey would have more than {value} pieces of memory: let its blocks be whole pieces of \
              the keys below it, or describe fewer levels of keys"

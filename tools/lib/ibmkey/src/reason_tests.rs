@@ -56,11 +56,22 @@ fn the_entry_and_the_field_are_named() {
         lkey: 0x100,
         ..Block::default()
     };
-    let blocks = [block(0xfff, 2), block(0x1000, 0x101), block(0x1000, 8)];
-    let table = sys::ib_uverbs_mkey_indexed::default();
-    let repeat = [3];
+    let mut blocks = [block(0xfff, 2), block(0x1000, 2), block(0x1000, 8)];
+    blocks[1].stride[..2].copy_from_slice(&[0x90, -8]);
+    let ids = [3u32, 64];
+    let table = Indexed {
+        addr: 0x1000,
+        unit: 8,
+        bytes_count: 8,
+        indices: ids.as_ptr() as u64,
+        num_indices: 2,
+        index_bytes: 4,
+        lkey: 0x100,
+        comp_mask: 0,
+    };
+    let repeat = [3, 5];
     let list = mkey::list(0x7, 4, ranges.as_ptr());
-    let strided = mkey::interleaved(0, 1, repeat.as_ptr(), 3, blocks.as_ptr());
+    let strided = mkey::interleaved(0, 2, repeat.as_ptr(), 3, blocks.as_ptr());
     let no_blocks = mkey::interleaved(0, 1, repeat.as_ptr(), 3, core::ptr::null());
     let no_repeat = mkey::interleaved(0, 1, core::ptr::null(), 3, blocks.as_ptr());
     let indexed = mkey::indexed(0, &table);
@@ -93,40 +104,50 @@ fn the_entry_and_the_field_are_named() {
             0,
             0x100,
             Some(&list),
-            "access 0x7 is more than the MR of ranges[0].lkey 0x100 allows",
+            "the MR of ranges[0].lkey 0x100 was registered without IBV_ACCESS_LOCAL_WRITE",
         ),
         (sys::IB_UVERBS_MKEY_REASON_ADDRESS, 3, 0, Some(&list), "ranges[3]: addr + length exceeds"),
-        (sys::IB_UVERBS_MKEY_REASON_ADDRESS, 2, 0, Some(&strided), "blocks[2]: its strides lead"),
+        (sys::IB_UVERBS_MKEY_REASON_ADDRESS, 2, 0, Some(&strided), "blocks[2] leads to an address"),
         (
             sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF,
             1,
             0x10ff,
             Some(&list),
-            "ranges[1].addr 0x1100 is outside the MR of its lkey 0x100, whose last byte is at 0x10ff",
+            "ranges[1], the bytes 0x1100 to 0x1107, is outside the MR of its lkey 0x100, whose last \
+             byte is at 0x10ff",
         ),
-        (sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF, 2, 0x10ff, Some(&list), "ranges[2].length 8 reaches"),
-        (sys::IB_UVERBS_MKEY_REASON_BEFORE_LEAF, 0, 0x1000, Some(&strided), "blocks[0].addr 0xfff"),
+        (
+            sys::IB_UVERBS_MKEY_REASON_BEFORE_LEAF,
+            0,
+            0x1000,
+            Some(&strided),
+            "blocks[0], the bytes 0xfff to 0x1000, is outside the MR of its lkey 0x100, which begins \
+             at 0x1000",
+        ),
         (
             sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF,
             1,
             0x10ff,
             Some(&strided),
-            "blocks[1].bytes_count 257 reaches",
+            "blocks[1] in repetition [2, 0], the bytes 0x1120 to 0x1121, is outside",
         ),
         (
-            sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF,
-            2,
-            0x10ff,
+            sys::IB_UVERBS_MKEY_REASON_BEFORE_LEAF,
+            1,
+            0x1000,
             Some(&strided),
-            "blocks[2].stride, in a repetition, leads outside the MR of its lkey 0x100, whose last",
+            "blocks[1] in repetition [0, 4], the bytes 0xfe0 to 0xfe1, is outside",
         ),
         (
             sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF,
-            5,
+            1,
             0x10ff,
             Some(&indexed),
-            "indices[5] reaches outside its MR",
+            "indices[1] is 64: the block, the bytes 0x1200 to 0x1207, is outside the MR of its lkey \
+             0x100, whose last byte is at 0x10ff",
         ),
+        (sys::IB_UVERBS_MKEY_REASON_BEYOND_LEAF, 5, 0x10ff, None, "entries[5] reaches outside its MR"),
+        (sys::IB_UVERBS_MKEY_REASON_ACCESS, NONE, 0x41, None, "access has a flag that a key cannot"),
     ] {
         let text = sentence(&refused(reason, entry, value), layout);
         assert!(text.starts_with(words), "{text}");

@@ -21,7 +21,12 @@ use crate::{
     },
     explain::say,
     ioctl::Plain,
-    reason,
+    many,
+    mkey::{
+        self,
+        Bound, //
+    },
+    object, reason,
     sys::{
         self,
         ib_uverbs_mkey_block as Block,
@@ -78,6 +83,17 @@ unsafe fn some<'a, T>(count: u32, most: u32, entries: *const T) -> Result<&'a [T
     }
     // SAFETY: By the caller's promise.
     Ok(unsafe { slice::from_raw_parts(entries, count as usize) })
+}
+
+/// Stores the sentence about a number of the layout that is 0.
+fn zero(bind: &ibmkey_bind, reason: u32, entry: usize, value: usize) -> Errno {
+    let refused = reason::Refused {
+        // CAST: A description has fewer than 2^32 entries.
+        entry: entry as u32,
+        value: value as u64,
+        ..reason::of(reason)
+    };
+    reason::refused(Errno::EINVAL, &refused, Some(&many::layout(bind)))
 }
 
 /// Memory for a description. The description may be longer than the memory.
@@ -168,7 +184,11 @@ impl Writer {
         self.begin::<Range>(bind)?;
         let most = sys::IB_MKEY_MAX_ENTRIES;
         // SAFETY: By the caller's promise.
-        for range in unsafe { some(bind.num_entries, most, bind.__bindgen_anon_1.ranges) }? {
+        let ranges = unsafe { some(bind.num_entries, most, bind.__bindgen_anon_1.ranges) }?;
+        for (at, range) in ranges.iter().enumerate() {
+            if range.length == 0 {
+                return Err(zero(bind, sys::IB_UVERBS_MKEY_REASON_NO_BYTES, at, 0));
+            }
             self.add(range)?;
         }
         Ok(())
@@ -188,12 +208,20 @@ impl Writer {
 
         self.begin::<Block>(bind)?;
         // SAFETY: By the caller's promise. As checked above, the pointer is not NULL.
-        for count in unsafe { slice::from_raw_parts(bind.repeat_count, bind.num_dims as usize) } {
+        let counts = unsafe { slice::from_raw_parts(bind.repeat_count, bind.num_dims as usize) };
+        for (dim, count) in counts.iter().enumerate() {
+            if *count == 0 {
+                return Err(zero(bind, sys::IB_UVERBS_MKEY_REASON_NO_REPEAT, 0, dim));
+            }
             self.add(count)?;
         }
         let most = sys::IB_MKEY_MAX_ENTRIES;
         // SAFETY: By the caller's promise.
-        for block in unsafe { some(bind.num_entries, most, bind.__bindgen_anon_1.blocks) }? {
+        let blocks = unsafe { some(bind.num_entries, most, bind.__bindgen_anon_1.blocks) }?;
+        for (at, block) in blocks.iter().enumerate() {
+            if block.bytes_count == 0 {
+                return Err(zero(bind, sys::IB_UVERBS_MKEY_REASON_NO_BYTES, at, 0));
+            }
             self.add(block)?;
         }
         Ok(())
@@ -212,6 +240,14 @@ impl Writer {
         if layout.comp_mask != 0 {
             let reason = sys::IB_UVERBS_MKEY_REASON_COMP_MASK;
             return Err(reason::invalid(reason, layout.comp_mask.into()));
+        }
+        for (number, reason) in [
+            (layout.bytes_count, sys::IB_UVERBS_MKEY_REASON_NO_BYTES),
+            (layout.unit, sys::IB_UVERBS_MKEY_REASON_NO_UNIT),
+        ] {
+            if number == 0 {
+                return Err(zero(bind, reason, 0, 0));
+            }
         }
         self.begin::<Indexed>(bind)?;
         self.add(&Indexed {
@@ -278,16 +314,20 @@ unsafe fn parts(wr: &ibmkey_wr, mr: *mut ibv_mr) -> Result<Parts> {
     })
 }
 
-/// Sets the lkey and the rkey of a key. They are equal on all devices that support such requests.
+/// Sets the lkey and the rkey of a key, which are equal on all devices that support such requests,
+/// and the length, if `layout` is known.
 ///
 /// # Safety
 ///
-/// `mkey` is a key.
-pub(crate) unsafe fn rekey(mkey: *mut ibv_mr, rkey: u32) {
-    // SAFETY: By the caller's promise. Only this library writes the fields of a key.
+/// `mkey` is a key, and `layout` is NULL or fulfils the contract of its declaration.
+unsafe fn rekey(mkey: *mut ibv_mr, rkey: u32, layout: *const ibmkey_bind) {
+    // SAFETY: By the caller's promise.
     unsafe {
-        (&raw mut (*mkey).lkey).write(rkey);
-        (&raw mut (*mkey).rkey).write(rkey);
+        let length = match layout.as_ref() {
+            Some(layout) => mkey::length(&many::layout(layout)),
+            None => (*mkey).length,
+        };
+        object::set_bound(mkey, Bound { length, rkey });
     }
 }
 
@@ -319,7 +359,7 @@ pub(crate) unsafe fn post(qp: *mut ibv_qp, wr: &ibmkey_wr, wr_id: u64, send_flag
     // SAFETY: By the caller's promise.
     unsafe {
         post_send(qp, &mut send)?;
-        rekey(wr.mkey, parts.rkey);
+        rekey(wr.mkey, parts.rkey, wr.layout);
     }
     Ok(())
 }
@@ -390,7 +430,7 @@ pub(crate) unsafe fn post_unbind(
     // SAFETY: By the caller's promise.
     unsafe {
         post_send(qp, &mut send)?;
-        rekey(mkey, next(rkey));
+        rekey(mkey, next(rkey), core::ptr::null());
     }
     Ok(())
 }
@@ -412,7 +452,7 @@ pub(crate) unsafe fn add_unbind(qp: *mut ibv_qp_ex, mkey: *mut ibv_mr) -> Result
         let local_inv = (*qp).wr_local_inv.ok_or_else(none)?;
         let rkey = (*mkey).rkey;
         local_inv(qp, rkey);
-        rekey(mkey, next(rkey));
+        rekey(mkey, next(rkey), core::ptr::null());
     }
     Ok(())
 }
@@ -452,9 +492,116 @@ pub(crate) unsafe fn add(qp: *mut ibv_qp_ex, wr: &ibmkey_wr) -> Result {
             let data = core::ptr::with_exposed_provenance_mut(wr.addr as usize);
             set_inline_data(qp, data, wr.length as usize);
         }
-        rekey(wr.mkey, parts.rkey);
+        rekey(wr.mkey, parts.rkey, wr.layout);
     }
     Ok(())
 }
 
+/// Posts a request with an inline description.
+///
+/// # Safety
+///
+/// `qp` is NULL or a QP, and `bind` fulfils the contract of its declaration.
+pub(crate) unsafe fn post_layout(
+    qp: *mut ibv_qp_ex,
+    bind: &ibmkey_bind,
+    wr_id: u64,
+    send_flags: u32,
+) -> Result {
+    // SAFETY: By the caller's promise.
+    let key = unsafe { bind.mkey.as_ref() };
+    let key = key.ok_or_else(|| say(Errno::EINVAL, "bind.mkey is NULL"))?;
+    let before = Bound {
+        length: key.length,
+        rkey: key.rkey,
+    };
+    let mut text = Vec::<u8>::new();
+    // SAFETY: By the caller's promise; nothing is written to a room of 0 bytes.
+    let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
+    text.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    text.resize(length, 0);
+    // SAFETY: By the caller's promise.
+    unsafe { Writer::new(text.as_mut_ptr(), length).describe(bind) }?;
+    let wr = ibmkey_wr {
+        mkey: bind.mkey,
+        addr: text.as_ptr().expose_provenance() as u64,
+        // CAST: A description has less than 4 GiB.
+        length: length as u32,
+        access: bind.access,
+        rkey: match bind.comp_mask & u64::from(sys::IBMKEY_BIND_RKEY) {
+            0 => 0,
+            _ => bind.rkey,
+        },
+        layout: bind,
+        ..ibmkey_wr::default()
+    };
+
+    if qp.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: By the caller's promise; `qp` is not NULL.
+    unsafe {
+        let functions = ((*qp).wr_start, (*qp).wr_complete, (*qp).wr_abort);
+        let (Some(start), Some(complete), Some(abort)) = functions else {
+            return Err(refused_by_qp(Errno::EOPNOTSUPP));
+        };
+        start(qp);
+        (*qp).wr_id = wr_id;
+        (*qp).wr_flags = send_flags;
+        add(qp, &wr).inspect_err(|_| abort(qp))?;
+        Errno::check(complete(qp)).map_err(|errno| {
+            object::set_bound(bind.mkey, before);
+            match errno {
+                Errno::EINVAL | Errno::ENOSPC => {
+                    let words = "is longer than the max_inline_data of qp, or its queue is full";
+                    say(errno, &format!("the description of {length} bytes {words}"))
+                }
+                _ => refused_by_qp(errno),
+            }
+        })
+    }
+}
+
 const _: () = assert!(size_of::<Layout>() == 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::last_text;
+
+    /// Checks that a layout cannot be described, and the sentence.
+    fn refused(bind: &ibmkey_bind, words: &str) {
+        // SAFETY: The arrays of the layout are in the test. Nothing is written.
+        let described = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) };
+        assert_eq!(described, Err(Errno::EINVAL));
+        assert_eq!(last_text(), words);
+    }
+
+    #[test]
+    fn a_number_that_is_zero_is_named() {
+        let mut bind = ibmkey_bind {
+            kind: sys::IBMKEY_LIST,
+            num_entries: 1,
+            ..ibmkey_bind::default()
+        };
+        let (range, repeat) = (Range::default(), [1u64, 0]);
+        let mut blocks = [Block::default(), Block::default()];
+        let mut table = Indexed::default();
+
+        bind.__bindgen_anon_1.ranges = &range;
+        refused(&bind, "ranges[0].length is 0");
+        (bind.kind, bind.num_entries, bind.num_dims) = (sys::IBMKEY_INTERLEAVED, 2, 2);
+        bind.repeat_count = repeat.as_ptr();
+        bind.__bindgen_anon_1.blocks = blocks.as_ptr();
+        refused(&bind, "repeat_count[1] is 0");
+        bind.num_dims = 1;
+        refused(&bind, "blocks[0].bytes_count is 0");
+        blocks[0].bytes_count = 1;
+        refused(&bind, "blocks[1].bytes_count is 0");
+        (bind.kind, bind.num_entries, bind.num_dims) = (sys::IBMKEY_INDEXED, 1, 0);
+        bind.__bindgen_anon_1.indexed = &table;
+        refused(&bind, "bytes_count is 0");
+        table.bytes_count = 8;
+        refused(&bind, "unit is 0");
+    }
+}

@@ -192,7 +192,7 @@ int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
  *
  * For each tuple of indices, with the last dimension changing fastest, the key
  * describes the bytes of blocks[0], then of blocks[1], and so on. A block
- * starts at addr + sum(index[d] * stride[d]). One block in one dimension is a
+ * starts at addr + sum(index[d] * stride[d]). Strides are in bytes. One block in one dimension is a
  * column of a matrix. One block in n dimensions is a box within an
  * n-dimensional array. Several blocks in one dimension interleave several
  * arrays. Column c of double m[ROWS][COLUMNS], registered as mr::
@@ -317,27 +317,65 @@ struct ibv_mr *ibmkey_reg_iov(struct ibv_pd *pd, const struct iovec *iov,
 			      uint32_t num_iov, int access);
 
 /**
- * ibmkey_dereg - destroy a key and what it owns
- * @mkey: a key that ibmkey_reg_iov() or ibmkey_alloc() returned, or an MR over
- *	device memory or a dma-buf that this library registered
+ * ibmkey_reg_strided - register memory that repeats with a stride as one key
+ * @pd: the protection domain
+ * @first: the first byte of the first block, which has the index 0 in every dimension
+ * @bytes: bytes of a block
+ * @num_dims: number of dimensions, 1 to IBMKEY_MAX_DIMS
+ * @repeat_count: repetitions in each dimension, outermost first, none zero
+ * @stride: for each dimension, the bytes from the start of one repetition to the start
+ *	of the next; may be negative or zero
+ * @access: enum ibv_access_flags, of the key; the MR under it has no remote rights
  *
- * Unbinds the key, deregisters the MRs that the key owns, and destroys the key. Only a key
- * of ibmkey_reg_iov() owns MRs.
+ * Does for one block of ibmkey_bind_interleaved() what ibmkey_reg_iov() does for ranges:
+ * registers all bytes from the lowest to the highest one of the blocks as an MR, which the
+ * key owns, and binds a new key to the blocks. Column c of double m[ROWS][COLUMNS]::
+ *
+ *	key = ibmkey_reg_strided(pd, &m[0][c], sizeof(double), 1, &(uint64_t){ ROWS },
+ *				 &(int64_t){ sizeof(m[0]) }, 0);
+ *
+ * Return: the key, to be destroyed by ibmkey_dereg(), not by ibv_dereg_mr(); or
+ * NULL and errno, with nothing registered: the errno values of ibmkey_reg_iov(), and
+ * EINVAL if a number is zero or @num_dims is too large.
+ */
+struct ibv_mr *ibmkey_reg_strided(struct ibv_pd *pd, void *first, size_t bytes,
+				  uint32_t num_dims, const uint64_t *repeat_count,
+				  const int64_t *stride, int access);
+
+/**
+ * ibmkey_dereg - destroy a key and what it owns
+ * @mkey: a key that ibmkey_reg_iov(), ibmkey_reg_strided() or ibmkey_alloc() returned, or
+ *	an MR over device memory or a dma-buf that this library registered
+ *
+ * Unbinds the key, deregisters the MRs that the key owns, and destroys the key. Only keys
+ * of ibmkey_reg_iov() and ibmkey_reg_strided() own MRs.
  *
  * Return: 0, or an errno value; then the key still exists. EBUSY while a memory window or
  * another key refers to the key. EBUSY also if another key refers to an MR that this key
- * owns; then this key is unbound, and the call can be repeated.
+ * owns; then this key is unbound, and the call can be repeated. EINVAL for an MR of
+ * ibv_reg_mr(), which ibv_dereg_mr() deregisters.
  */
 int ibmkey_dereg(struct ibv_mr *mkey);
+
+/**
+ * ibmkey_sge - describe all bytes of a key, for a work request
+ * @mr: a key, or an MR of ibv_reg_mr()
+ *
+ * The length is that of the field length. An SGE has at most 4 GiB - 1 bytes, so it has
+ * the first bytes of a longer key.
+ *
+ * Return: the SGE.
+ */
+struct ibv_sge ibmkey_sge(const struct ibv_mr *mr);
 
 /**
  * ibmkey_query - query the binding of a key
  * @mkey: a key
  * @info: filled in
  *
- * A bind by a work request, LOCAL_INV, SEND with invalidate and the deregistration of a
- * leaf of a revocable key do not change the length of the program's struct ibv_mr. This
- * call stores the present length.
+ * LOCAL_INV, SEND with invalidate, the deregistration of a leaf of a revocable key, and a
+ * bind by a work request without a layout (struct ibmkey_wr) do not change the length of
+ * the program's struct ibv_mr. This call stores the present length.
  *
  * Return: 0; EINVAL if @mkey is not a key; or another errno value.
  */

@@ -83,13 +83,35 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
 		     uint32_t *failed);
 
 /**
+ * ibmkey_post_layout - post a work request that binds a key to a layout
+ * @qp: an RC or UC QP that was created with IBV_QP_EX_WITH_BIND_MW, not between
+ *	ibv_wr_start() and ibv_wr_complete(); see ibv_qp_to_qp_ex()
+ * @bind: the key and the layout
+ * @wr_id: for the completion
+ * @send_flags: as for ibmkey_post_bind()
+ *
+ * The request does what one of ibmkey_post_bind() does. The description is copied into
+ * the request, so the program may change @bind and its arrays at once. A description has
+ * 24 bytes, and 24 for each range, or 88 for each block and 8 for each dimension, and must
+ * not exceed the QP's max_inline_data. The call also sets @bind->mkey->length to the length
+ * of the layout.
+ *
+ * Return: 0 or an errno value, with no request posted: those of ibmkey_describe();
+ * EOPNOTSUPP if the QP was not created for that; the error of ibv_wr_complete(), which is
+ * ENOSPC on rxe, if the description is too long for the QP or the queue is full.
+ */
+int ibmkey_post_layout(struct ibv_qp_ex *qp, const struct ibmkey_bind *bind,
+		       uint64_t wr_id, unsigned send_flags);
+
+/**
  * ibmkey_describe - write the description of a layout for a work request
  * @bind: the layout; @bind->mkey, @bind->access and @bind->rkey are not used
  * @to: memory for the description, of any alignment; NULL if @room is 0
  * @room: size of @to in bytes
  *
  * Return: the number of bytes of the description. If it exceeds @room, nothing is
- * written. 0 and errno for a layout that cannot be described: EINVAL, EFAULT.
+ * written. 0 and errno for a layout that cannot be described: EINVAL also if a number that
+ * the kernel does not allow to be zero is zero, EFAULT.
  */
 size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
 
@@ -106,6 +128,8 @@ size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
  * @rkey: the lkey and rkey of the key after the request. It may differ from the old ones
  *	in the low 8 bits, as ibv_inc_rkey() changes them. With 0 the request gives the key
  *	the rkey that @mkey has.
+ * @layout: the layout of the description, by which the call sets @mkey->length; NULL leaves
+ *	the length as it is
  */
 struct ibmkey_wr {
 	uint64_t comp_mask;
@@ -115,6 +139,7 @@ struct ibmkey_wr {
 	uint32_t length;
 	unsigned access;
 	uint32_t rkey;
+	const struct ibmkey_bind *layout;
 };
 
 /**
@@ -136,9 +161,8 @@ struct ibmkey_wr {
  * the error state, the key keeps its binding, and ibmkey_query_refused() gives the
  * reason. A request can bind at most ibmkey_caps.max_entries entries, blocks or indices.
  *
- * @wr->mkey->length does not change, because this call does not read the description: for
- * a new key the field stays 0. An SGE that names the key needs the length of the new
- * layout, which ibmkey_query() gives after the completion.
+ * An SGE that names the key needs the length of the new layout. The call sets
+ * @wr->mkey->length to it if @wr->layout is set. It does not read the description.
  *
  * The request finds the key by @wr->mkey->rkey. This call then sets @wr->mkey->lkey
  * and rkey to those that the key has after the request, so that later requests can

@@ -107,6 +107,27 @@ pub unsafe extern "C" fn ibmkey_post_bind(
     ))
 }
 
+/// Posts a work request that binds a key to a layout.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_post_layout(
+    qp: *mut ibv_qp_ex,
+    bind: *const ibmkey_bind,
+    wr_id: u64,
+    send_flags: c_uint,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = match unsafe { bind.as_ref() } {
+        // SAFETY: By the function's contract.
+        Some(bind) => unsafe { request::post_layout(qp, bind, wr_id, send_flags) },
+        None => Err(Errno::EFAULT),
+    };
+
+    to_int(finish(
+        result,
+        &[("bind", bind.is_null()), ("qp", qp.is_null())],
+    ))
+}
+
 /// Adds a work request that binds a key.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_wr_bind(qp: *mut ibv_qp_ex, wr: *const ibmkey_wr) -> c_int {

@@ -302,6 +302,78 @@ TEST_F(iov, arguments)
 	EXPECT_EQ(before, iov_mrs(&self->s));
 }
 
+/* a box of a grid, with its second axis turned round */
+TEST_F(iov, strided)
+{
+	enum { X = 5, Y = 7, CELL = 24 };
+	const uint64_t repeat[2] = { X, Y };
+	const int64_t stride[2] = { 4096, -160 };
+	int before = iov_mrs(&self->s);
+	uint8_t *first = self->memory + 9 + Y * 160, *got = iov_plain(&self->s);
+	struct ibv_mr *key = ibmkey_reg_strided(self->pd, first, CELL, 2, repeat, stride,
+						MKT_ACCESS_ALL);
+	unsigned int i;
+
+	ASSERT_NE(NULL, key);
+	EXPECT_EQ(before + 2, iov_mrs(&self->s));
+	EXPECT_EQ(X * Y * CELL, key->length);
+	ASSERT_EQ(IBV_WC_SUCCESS, iov_transfer(&self->s, MKT_READ, key));
+	for (i = 0; i < X * Y; i++)
+		EXPECT_EQ(0, memcmp(got + i * CELL,
+				    first + i / Y * stride[0] + i % Y * stride[1], CELL));
+	EXPECT_EQ(0, ibmkey_dereg(key));
+	EXPECT_EQ(before, iov_mrs(&self->s));
+}
+
+TEST_F(iov, strided_refused)
+{
+	const uint64_t repeat[2] = { 2, 0 }, many[2] = { 2, UINT64_MAX };
+	const int64_t stride[2] = { 8, 16 };
+	int before = iov_mrs(&self->s);
+	struct {
+		size_t bytes;
+		uint32_t dims;
+		const uint64_t *repeat;
+		const int64_t *stride;
+		int error;
+		const char *words;
+	} refused[] = {
+		{ 0, 1, repeat, stride, EINVAL, "bytes is 0" },
+		{ 8, 0, repeat, stride, EINVAL, "num_dims is 0" },
+		{ 8, 9, repeat, stride, EINVAL, "num_dims is 9" },
+		{ 8, 2, repeat, stride, EINVAL, "repeat_count[1] is 0" },
+		{ 8, 2, many, stride, EOVERFLOW, "64 bits" },
+		{ 8, 1, NULL, stride, EFAULT, "repeat_count is NULL" },
+		{ 8, 1, repeat, NULL, EFAULT, "stride is NULL" },
+		{ SIZE_MAX / 4, 1, repeat, stride, 0, "" },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		errno = 0;
+		EXPECT_EQ(NULL, ibmkey_reg_strided(self->pd, self->memory, refused[i].bytes,
+						   refused[i].dims, refused[i].repeat,
+						   refused[i].stride, 0));
+		EXPECT_NE(0, errno);
+		if (refused[i].error)
+			EXPECT_EQ(refused[i].error, errno);
+		EXPECT_NE(NULL, strstr(ibmkey_last_error(), refused[i].words));
+	}
+	EXPECT_EQ(NULL, ibmkey_reg_strided(NULL, self->memory, 8, 1, repeat, stride, 0));
+	EXPECT_EQ(before, iov_mrs(&self->s));
+}
+
+/* an MR of ibv_reg_mr() is named as that, and stays */
+TEST_F(iov, leaf)
+{
+	struct ibv_mr *mr = self->s.plain[1].mr;
+
+	EXPECT_EQ(EINVAL, ibmkey_dereg(mr));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "ibv_dereg_mr()"));
+	EXPECT_EQ(self->s.plain[1].addr, ibmkey_sge(mr).addr);
+	EXPECT_EQ(mr->length, ibmkey_sge(mr).length);
+}
+
 /* keys of ibmkey_alloc(), and keys that are busy */
 TEST_F(iov, other_keys)
 {

@@ -94,6 +94,7 @@ static int rebind_with(FIXTURE_DATA(rebind) *self, unsigned int which, bool by_r
 	};
 	struct ibmkey_wr wr;
 	unsigned int i;
+	int status;
 
 	if (which) {
 		for (i = 0; i < BLOCKS; i++)
@@ -113,7 +114,10 @@ static int rebind_with(FIXTURE_DATA(rebind) *self, unsigned int which, bool by_r
 		return ibmkey_bind_many(&bind, 1, NULL);
 	self->text.length = ibmkey_describe(&bind, self->text.text, self->text.room);
 	wr = mkt_request_wr(&self->text, self->s.key[1]);
-	return mkt_request_status(&self->s.pair.end[1], &wr);
+	wr.layout = &bind;
+	bind.mkey->length = 0;
+	status = mkt_request_status(&self->s.pair.end[1], &wr);
+	return status || bind.mkey->length == BLOCKS * BLOCK ? status : -1;
 }
 
 static int rebind_call(void *arg, unsigned int round)

@@ -36,6 +36,25 @@ FIXTURE_TEARDOWN(request)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
+/* binds the key of side 0 by a request that has the description; returns its status */
+static int request_inline(struct mkt_setup *s, const struct mkt_layout *layout)
+{
+	struct mkt_qp *qp = &s->pair.end[0];
+	struct mkt_entries entries = {};
+	struct ibv_wc wc;
+	int err = mkt_layout_entries(&entries, &s->arena[0], layout);
+
+	entries.bind.mkey = s->key[0];
+	entries.bind.access = MKT_ACCESS_ALL;
+	if (!err)
+		err = ibmkey_post_layout(ibv_qp_to_qp_ex(qp->qp), &entries.bind, 77,
+					 IBV_SEND_SIGNALED);
+	mkt_entries_free(&entries);
+	if (!err)
+		err = mkt_poll(qp, &wc);
+	return err ? -err : wc.wr_id == 77 ? (int)wc.status : -EBADMSG;
+}
+
 /* binds the key of side 0 by a request to a random layout */
 static int request_bind(struct mkt_setup *s, struct mkt_request *text, enum mkt_kind kind,
 			bool is_inline, struct mkt_end *end)
@@ -58,7 +77,7 @@ static int request_bind(struct mkt_setup *s, struct mkt_request *text, enum mkt_
 		return err;
 	err = mkt_request_describe(text, &s->arena[0], &layout);
 	wr = mkt_request_wr(text, s->key[0]);
-	if (!err && (is_inline ? mkt_request_inline(&s->pair.end[0], &wr) :
+	if (!err && (is_inline ? request_inline(s, &layout) :
 				 mkt_request_status(&s->pair.end[0], &wr))) {
 		mkt_layout_print(&layout);
 		err = EIO;
@@ -69,8 +88,10 @@ static int request_bind(struct mkt_setup *s, struct mkt_request *text, enum mkt_
 		err = mkt_layout_map(&s->arena[0], &layout, &end->map);
 	if (!err)
 		err = ibmkey_query(s->key[0], &info);
-	if (!err && info.length != end->map.length) {
-		mkt_diag("the key's length is %lu, not %zu", (long)info.length, end->map.length);
+	if (!err && (info.length != end->map.length ||
+		     (is_inline && ibmkey_sge(s->key[0]).length != info.length))) {
+		mkt_diag("the key's length is %lu and %zu, not %zu", (long)info.length,
+			 s->key[0]->length, end->map.length);
 		err = EBADMSG;
 	}
 	mkt_layout_free(&layout);
@@ -124,6 +145,32 @@ TEST_F(request, binds_from_inline_data)
 		ASSERT_EQ(0, request_transfer(&self->s, &end, true));
 		mkt_end_free(&end);
 	}
+}
+
+/* what the library refuses, and a description of more bytes than the queue pair takes */
+TEST_F(request, refused_before_it_is_posted)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(self->s.pair.end[0].qp);
+	const struct mkt_end *plain = &self->s.plain[0];
+	struct ibmkey_range range[64] = {};
+	struct ibmkey_bind bind = { .mkey = self->s.key[0], .kind = IBMKEY_LIST,
+				    .num_entries = 1, .ranges = range };
+	uint32_t rkey = bind.mkey->rkey;
+	unsigned int i;
+
+	if (!ex || !ex->wr_bind_mw)
+		SKIP(return, "no extended queue pair");
+	EXPECT_EQ(EINVAL, ibmkey_post_layout(ex, &bind, 0, 0));
+	EXPECT_STREQ("ranges[0].length is 0", ibmkey_last_error());
+	for (i = 0; i < ARRAY_SIZE(range); i++)
+		range[i] = (struct ibmkey_range){ plain->addr, 8, plain->mr->lkey, 0 };
+	bind.num_entries = ARRAY_SIZE(range);
+	EXPECT_EQ(ENOSPC, ibmkey_post_layout(ex, &bind, 0, 0));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "1560 bytes"));
+	EXPECT_EQ(0, bind.mkey->length);
+	EXPECT_EQ(rkey, bind.mkey->rkey);
+	EXPECT_EQ(EFAULT, ibmkey_post_layout(ex, NULL, 0, 0));
+	EXPECT_EQ(EINVAL, ibmkey_post_layout(NULL, &bind, 0, 0));
 }
 
 TEST_HARNESS_MAIN
