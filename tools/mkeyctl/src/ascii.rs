@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     picture::{
+        repeats,
         Panel,
         Picture,
         Span, //
@@ -22,8 +23,8 @@ const NONE: char = '.';
 /// Several bytes of which the layout contains some.
 const SOME: char = '+';
 
-/// The largest number of entries that are listed in words.
-const MAX_ENTRIES: usize = 32;
+/// Memory that the layout contains more than once.
+const REPEATED: char = '*';
 
 /// Returns the character of an entry or block.
 fn symbol(entry: usize) -> char {
@@ -42,10 +43,10 @@ pub fn render(picture: &Picture, columns: NonZeroUsize) -> String {
 
 fn try_render(text: &mut String, picture: &Picture, columns: u64) -> std::fmt::Result {
     writeln!(text, "{}", picture.summary)?;
-    for (at, words) in picture.entries.iter().take(MAX_ENTRIES).enumerate() {
+    for (at, words) in picture.entries.iter().enumerate() {
         writeln!(text, "  {}  {words}", symbol(at))?;
     }
-    if let Some(more @ 1..) = picture.entries.len().checked_sub(MAX_ENTRIES) {
+    if let Some(more @ 1..) = picture.num_entries.checked_sub(picture.entries.len()) {
         writeln!(text, "  {more} more")?;
     }
 
@@ -53,13 +54,21 @@ fn try_render(text: &mut String, picture: &Picture, columns: u64) -> std::fmt::R
         render_panel(text, panel, columns)?;
     }
 
-    let count = match picture.num_runs {
-        Some(1) => "1 run".to_owned(),
-        Some(count) => format!("{count} runs"),
-        None => "more runs than were looked at".to_owned(),
-    };
-    writeln!(text, "\n{count} of contiguous bytes:")?;
-    let mut rows = vec![["", "key offset", "address", "bytes"]
+    match picture.repeated {
+        0 => {}
+        1 => writeln!(text, "\n1 byte is in the key more than once: {REPEATED}")?,
+        bytes => writeln!(
+            text,
+            "\n{bytes} bytes are in the key more than once: {REPEATED}"
+        )?,
+    }
+    match (picture.kind, picture.num_runs) {
+        ("position", Some(count)) => writeln!(text, "\nThe blocks of the key, {count}:")?,
+        (_, Some(1)) => writeln!(text, "\n1 run of contiguous bytes:")?,
+        (_, Some(count)) => writeln!(text, "\n{count} runs of contiguous bytes:")?,
+        (_, None) => writeln!(text, "\nThe first of many runs of contiguous bytes:")?,
+    }
+    let mut rows = vec![[picture.kind, "key offset", "address", "bytes"]
         .map(str::to_owned)
         .to_vec()];
     rows.extend(picture.runs.iter().map(|run| {
@@ -129,6 +138,7 @@ fn render_row(spans: &[Span], pitch: u64, scale: u64) -> String {
     let end = |cell: usize| start(cell).saturating_add(scale).min(pitch);
     let mut cells = vec![Cell::default(); pitch.div_ceil(scale) as usize];
 
+    let repeated = repeats(spans);
     for span in spans {
         let skip = span.from.checked_div(scale).unwrap_or(0) as usize;
         let of_span = cells
@@ -147,11 +157,16 @@ fn render_row(spans: &[Span], pitch: u64, scale: u64) -> String {
             cell.first = cell.first.or(Some(span.entry));
         }
     }
+    let is_repeated = |at: usize| {
+        let has = |&(from, to): &(u64, u64)| from < end(at) && start(at) < to;
+        repeated.iter().any(has)
+    };
     cells
         .iter()
         .enumerate()
         .map(|(at, cell)| match cell.first {
             None => NONE,
+            Some(_) if is_repeated(at) => REPEATED,
             Some(_) if cell.named < end(at).saturating_sub(start(at)) => SOME,
             Some(entry) => symbol(entry),
         })
@@ -189,14 +204,39 @@ A: 32 bytes a row
     0x40  ....0000........11111111........
 
 6 runs of contiguous bytes:
-   key offset  address  bytes
-0         0x0      0x4      4
-1         0x4     0x10      8
-0         0xc     0x24      4
-1        0x10     0x30      8
-0        0x18     0x44      4
-1        0x1c     0x50      8
+block  key offset  address  bytes
+0             0x0      0x4      4
+1             0x4     0x10      8
+0             0xc     0x24      4
+1            0x10     0x30      8
+0            0x18     0x44      4
+1            0x1c     0x50      8
 "
+        );
+    }
+
+    #[test]
+    fn bytes_that_the_layout_repeats_are_marked() {
+        let text = draw("3", &["A@0+8:4"], 32, 64);
+
+        assert!(text.contains("     0x0  0000********0000"), "{text}");
+        assert!(text.contains("\n8 bytes are in the key more than once: *\n"));
+    }
+
+    #[test]
+    fn indexed_blocks_are_drawn_in_the_order_of_the_key() {
+        let description = Description::from_indices("A@0+4:4", "2,0,2,1").unwrap();
+        let picture = Picture::new(&description, None, NonZeroUsize::MAX);
+        let text = render(&picture, NonZeroUsize::new(64).unwrap());
+
+        assert!(
+            text.contains("\n  0  index 2 at 0x8\n  1  index 0 at 0x0\n"),
+            "{text}"
+        );
+        assert!(text.contains("     0x0  11113333****...."), "{text}");
+        assert!(
+            text.contains("position  key offset  address  bytes\n0"),
+            "{text}"
         );
     }
 

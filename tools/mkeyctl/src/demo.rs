@@ -267,6 +267,16 @@ fn names(args: &Args) -> (&str, &str) {
     }
 }
 
+/// Says why the queues cannot be connected.
+fn connecting(errno: Errno) -> String {
+    match errno.get() {
+        libc::ENETUNREACH => "no route from one device to the other: have their netdevs IP \
+                              addresses? mkeyctl doctor shows it"
+            .to_owned(),
+        _ => format!("connecting: {errno}"),
+    }
+}
+
 /// Both memories after the transfer.
 struct Seen {
     near: Vec<u8>,
@@ -298,10 +308,10 @@ fn transfer(near: &Context, far: &Context, from: &End, to: &End) -> Result<Seen,
     let address = near_queue.address();
     near_queue
         .connect(&far_queue.address(), access().bits())
-        .map_err(said("connecting"))?;
+        .map_err(connecting)?;
     far_queue
         .connect(&address, access().bits())
-        .map_err(said("connecting"))?;
+        .map_err(connecting)?;
 
     let length = u32::try_from(from.len())?;
     near_queue
@@ -334,6 +344,14 @@ mod tests {
         assert_eq!(names(&args(None, None)), ("rxe0", "rxe1"));
         assert_eq!(names(&args(Some("rxe0"), None)), ("rxe0", "rxe0"));
         assert_eq!(names(&args(Some("a"), Some("b"))), ("a", "b"));
+    }
+
+    #[test]
+    fn a_netdev_without_an_address_is_named() {
+        let unreachable = Errno::check(libc::ENETUNREACH).map_err(connecting);
+        let said = unreachable.err().unwrap_or_default();
+
+        assert!(said.contains("have their netdevs IP addresses?"), "{said}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `mkeyctl ls`: lists the objects of extended devices.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     io::{
         stdout,
@@ -103,6 +104,8 @@ struct Line {
     name: String,
     caps: ib_uverbs_mkey_caps,
     mrs: Vec<Mr>,
+    /// The kind of each region of ib_mkey, by its lkey. Empty if this user may not read debugfs.
+    kinds: BTreeMap<u32, String>,
     /// `None` if this user may not read debugfs, or the kernel does not show the pools.
     pools: Option<Vec<Pool>>,
 }
@@ -136,6 +139,7 @@ fn look(name: Option<&str>, debugfs: &Path) -> Result<Vec<Line>, String> {
                 name: device.name().to_owned(),
                 caps,
                 mrs: Vec::new(),
+                kinds: BTreeMap::new(),
                 pools: None,
             }),
             Err(Errno::EOPNOTSUPP) if name.is_none() => {}
@@ -156,7 +160,12 @@ fn look(name: Option<&str>, debugfs: &Path) -> Result<Vec<Line>, String> {
             line.mrs.push(mr);
         }
     }
-    // Ignore an error: only administrators may read debugfs, and all users may see the rest.
+    // Ignore errors: only administrators may read debugfs, and all users may see the rest.
+    for region in regions::regions(debugfs).unwrap_or_default() {
+        if let Some(line) = lines.iter_mut().find(|line| line.name == region.device) {
+            line.kinds.insert(region.lkey.0, region.kind);
+        }
+    }
     if let Ok(Some(pools)) = debugfs::pools(debugfs) {
         for line in &mut lines {
             line.pools = Some(Vec::new());
@@ -205,18 +214,23 @@ fn device_rows(lines: &[Line]) -> Vec<[String; 6]> {
     rows
 }
 
-fn mr_rows(lines: &[Line]) -> Vec<[String; 8]> {
+fn mr_rows(lines: &[Line]) -> Vec<[String; 9]> {
     let heading = [
-        "DEVICE", "MR", "BYTES", "LKEY", "RKEY", "PD", "PID", "COMMAND",
+        "DEVICE", "MR", "KIND", "BYTES", "LKEY", "RKEY", "PD", "PID", "COMMAND",
     ];
     let mut rows = vec![heading.map(str::to_owned)];
 
-    for mr in lines.iter().flat_map(|line| &line.mrs) {
+    for (line, mr) in lines
+        .iter()
+        .flat_map(|line| line.mrs.iter().map(move |mr| (line, mr)))
+    {
         let comm = mr.comm.as_deref();
 
         rows.push([
             mr.device.clone(),
             mr.mrn.to_string(),
+            // An ordinary MR has no row in debugfs.
+            or_dash(mr.lkey.and_then(|lkey| line.kinds.get(&lkey.0))),
             mr.mrlen.to_string(),
             or_dash(mr.lkey),
             or_dash(mr.rkey),

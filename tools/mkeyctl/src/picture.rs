@@ -18,7 +18,10 @@ use std::{
     },
 };
 
-use ib_mkey_layout::Layout;
+use ib_mkey_layout::{
+    Layout,
+    Run, //
+};
 
 use crate::describe::Description;
 
@@ -27,6 +30,9 @@ const MAX_PIECES: usize = 1 << 20;
 
 /// The largest number of runs that are listed.
 const MAX_LISTED: usize = 8;
+
+/// The largest number of entries, blocks or indices that are put into words.
+const MAX_WORDS: usize = 32;
 
 /// The number of bytes in a row if the layout does not suggest another one.
 const DEFAULT_PITCH: NonZeroU64 = NonZeroU64::MIN.saturating_add(63);
@@ -37,12 +43,17 @@ const MIN_PITCH: u64 = 32;
 pub struct Picture {
     /// The layout in words.
     pub summary: String,
-    /// The leaf and the place of each entry or block, in words.
+    /// What an entry is: a range, a block, or the position of an index.
+    pub kind: &'static str,
+    /// The leaf and the address of the first entries, in words.
     pub entries: Vec<String>,
+    pub num_entries: usize,
     /// The first runs, with their offsets in the key.
     pub runs: Vec<ListedRun>,
     /// The number of runs; [`None`] if there are too many to examine.
     pub num_runs: Option<usize>,
+    /// The bytes in the panels that the layout has more than once.
+    pub repeated: u64,
     pub panels: Vec<Panel>,
 }
 
@@ -96,10 +107,14 @@ impl Picture {
         let mut num_runs = 0usize;
         let mut offset = 0u64;
         let mut left = MAX_PIECES;
-        let mut all = description.runs();
-        while let Some(run) = (left > 0).then(|| all.next()).flatten() {
-            let entry = run.leaf as usize;
-
+        // The order of indices is of interest, so their blocks are not joined to runs.
+        let mut all: Box<dyn Iterator<Item = (usize, Run)>> = match &description.layout {
+            Layout::Indexed(indexed) => Box::new(
+                (0..indexed.indices().len()).filter_map(|at| Some((at, indexed.block(at)?))),
+            ),
+            _ => Box::new(description.runs().map(|run| (run.leaf as usize, run))),
+        };
+        while let Some((entry, run)) = (left > 0).then(|| all.next()).flatten() {
             if listed.len() < MAX_LISTED {
                 listed.push(ListedRun {
                     offset,
@@ -108,7 +123,8 @@ impl Picture {
                     len: run.len,
                 });
             }
-            if let Some(panel) = panel_of.get(entry).and_then(|&at| panels.get_mut(at)) {
+            let panel = panel_of.get(run.leaf as usize);
+            if let Some(panel) = panel.and_then(|&at| panels.get_mut(at)) {
                 panel.add(entry, run.addr, run.len, rows.get(), &mut left);
             }
             offset = offset.saturating_add(run.len);
@@ -118,9 +134,19 @@ impl Picture {
 
         Self {
             summary: summary(description),
+            kind: match &description.layout {
+                Layout::List(_) => "range",
+                Layout::Interleaved(_) => "block",
+                Layout::Indexed(_) => "position",
+            },
             entries: entries(description),
+            num_entries: description.layout.count(),
             runs: listed,
             num_runs: complete.then_some(num_runs),
+            repeated: panels
+                .iter()
+                .map(Panel::repeated)
+                .fold(0, u64::saturating_add),
             panels,
         }
     }
@@ -161,8 +187,8 @@ impl Panel {
                 entry,
             };
             let spans = self.rows.entry(row).or_default();
-            // A block with the stride 0 has the same bytes any number of times.
-            if spans.last() != Some(&span) {
+            // A block with the stride 0 has the same bytes any number of times, and two show it.
+            if !spans.ends_with(&[span, span]) {
                 spans.push(span);
             }
             // The last byte of memory may be the last one of the run. Nothing follows it.
@@ -172,8 +198,41 @@ impl Panel {
     }
 }
 
+impl Panel {
+    /// Returns the number of bytes that more than one span has.
+    fn repeated(&self) -> u64 {
+        let of_row = |spans: &Vec<Span>| {
+            repeats(spans)
+                .iter()
+                .map(|(from, to)| to.saturating_sub(*from))
+                .fold(0, u64::saturating_add)
+        };
+
+        self.rows.values().map(of_row).fold(0, u64::saturating_add)
+    }
+}
+
+/// Returns the bytes that more than one of the spans of a row have, as ranges that do not overlap.
+pub fn repeats(spans: &[Span]) -> Vec<(u64, u64)> {
+    let mut sorted: Vec<_> = spans.iter().map(|span| (span.from, span.to)).collect();
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    // The end of the bytes that the spans so far have, and that of those that they repeat.
+    let (mut end, mut repeated) = (0, 0);
+
+    sorted.sort_unstable();
+    for (from, to) in sorted {
+        let twice = (from.max(repeated), to.min(end));
+        if twice.0 < twice.1 {
+            found.push(twice);
+            repeated = twice.1;
+        }
+        end = end.max(to);
+    }
+    found
+}
+
 /// Returns the smallest stride that can be that of a row. If there is none, returns the largest
-/// stride.
+/// stride, unless blocks overlap at that stride.
 fn natural_pitch(description: &Description) -> NonZeroU64 {
     let interleaved = match &description.layout {
         Layout::List(_) => return DEFAULT_PITCH,
@@ -189,10 +248,13 @@ fn natural_pitch(description: &Description) -> NonZeroU64 {
         blocks.flat_map(|block| block.stride().iter().map(|stride| stride.unsigned_abs()))
     };
 
+    let bytes = interleaved.blocks().iter().map(|block| block.bytes_count());
+    let longest = bytes.max().unwrap_or(0);
+
     strides()
         .filter(|&stride| stride >= MIN_PITCH)
         .min()
-        .or_else(|| strides().max())
+        .or_else(|| strides().max().filter(|&stride| stride >= longest))
         .and_then(NonZeroU64::new)
         .unwrap_or(DEFAULT_PITCH)
 }
@@ -212,7 +274,12 @@ fn summary(description: &Description) -> String {
 
     match layout {
         Layout::List(_) => format!("list of {}: {bytes}", plural(count, "entry")),
-        Layout::Indexed(_) => format!("indexed, {}: {bytes}", plural(count, "block")),
+        Layout::Indexed(indexed) => format!(
+            "indexed, {} of {} and unit {}: {bytes}",
+            plural(count, "block"),
+            plural(indexed.block_len(), "byte"),
+            indexed.unit(),
+        ),
         Layout::Interleaved(interleaved) => {
             let counts: Vec<_> = interleaved.repeat_counts().map(|n| n.to_string()).collect();
 
@@ -231,6 +298,7 @@ fn entries(description: &Description) -> Vec<String> {
     match &description.layout {
         Layout::List(list) => leaves
             .zip(list.entries())
+            .take(MAX_WORDS)
             .map(|(leaf, entry)| {
                 format!(
                     "{leaf} at {:#x}, {}",
@@ -239,14 +307,10 @@ fn entries(description: &Description) -> Vec<String> {
                 )
             })
             .collect(),
-        Layout::Indexed(indexed) => leaves
-            .map(|leaf| {
-                format!(
-                    "{leaf} at {:#x}, {}, unit {}",
-                    indexed.addr(),
-                    plural(indexed.block_len(), "byte"),
-                    indexed.unit(),
-                )
+        Layout::Indexed(indexed) => (0..MAX_WORDS)
+            .filter_map(|at| {
+                let (index, block) = (indexed.indices().get(at)?, indexed.block(at)?);
+                Some(format!("index {index} at {:#x}", block.addr))
             })
             .collect(),
         Layout::Interleaved(interleaved) => {
@@ -254,6 +318,7 @@ fn entries(description: &Description) -> Vec<String> {
 
             leaves
                 .zip(interleaved.blocks())
+                .take(MAX_WORDS)
                 .map(|(leaf, block)| {
                     let strides: Vec<_> = block
                         .stride()
@@ -343,7 +408,7 @@ mod tests {
     fn a_block_with_stride_zero_takes_no_more_memory_than_one_block() {
         let picture = blocks("0x100000", &["A@0+64:0"], Some(64), 32);
 
-        assert_eq!(num_spans(&picture), 1);
+        assert_eq!(num_spans(&picture), 2);
         assert!(num_spans(&blocks("0x100000", &["A@0+2048:0"], Some(64), 32)) <= MAX_PIECES);
     }
 
@@ -374,17 +439,42 @@ mod tests {
 
     #[test]
     fn indexed_blocks_are_of_one_leaf() {
-        let description = Description::from_indices("A@0+8:64", "5,1").unwrap();
+        let description = Description::from_indices("A@0+8:64", "5,1,5,6").unwrap();
         let picture = Picture::new(&description, None, NonZeroUsize::MAX);
 
         assert_eq!(picture.panels.len(), 1);
         assert_eq!(picture.panels[0].pitch.get(), 64);
         assert_eq!(
             picture.panels[0].rows,
-            BTreeMap::from([(1, vec![span(0, 8, 0)]), (5, vec![span(0, 8, 0)])])
+            BTreeMap::from([
+                (1, vec![span(0, 8, 1)]),
+                (5, vec![span(0, 8, 0), span(0, 8, 2)]),
+                (6, vec![span(0, 8, 3)]),
+            ])
         );
-        assert_eq!(picture.summary, "indexed, 2 blocks: 16 bytes");
-        assert_eq!(picture.entries, ["A at 0x0, 8 bytes, unit 64"]);
+        assert_eq!(picture.repeated, 8);
+        assert_eq!(
+            picture.summary,
+            "indexed, 4 blocks of 8 bytes and unit 64: 32 bytes"
+        );
+        assert_eq!(
+            picture.entries,
+            [
+                "index 5 at 0x140",
+                "index 1 at 0x40",
+                "index 5 at 0x140",
+                "index 6 at 0x180"
+            ]
+        );
+    }
+
+    #[test]
+    fn bytes_that_the_layout_repeats_are_counted() {
+        assert_eq!(blocks("3", &["A@0+8:4"], Some(64), 32).repeated, 8);
+        assert_eq!(blocks("9", &["A@0+8:0"], Some(64), 32).repeated, 8);
+        assert_eq!(blocks("3", &["A@0+8:8"], Some(64), 32).repeated, 0);
+        let three = [span(0, 9, 0), span(2, 4, 1), span(3, 7, 2)];
+        assert_eq!(repeats(&three), [(2, 4), (4, 7)]);
     }
 
     #[test]

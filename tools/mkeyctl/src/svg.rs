@@ -23,9 +23,6 @@ const LABEL: u64 = 160;
 const LINE: u64 = 18;
 const ROW: u64 = 14;
 
-/// The largest number of entries that are listed in words.
-const MAX_ENTRIES: usize = 16;
-
 /// The elements that were added, and the place of the next ones.
 struct Page {
     elements: Vec<Box<dyn Node>>,
@@ -73,14 +70,21 @@ pub fn render(pictures: &[(Option<String>, Picture)]) -> String {
 impl Page {
     fn picture(&mut self, picture: &Picture) {
         self.line(MARGIN, &picture.summary);
-        for (at, words) in picture.entries.iter().take(MAX_ENTRIES).enumerate() {
+        for (at, words) in picture.entries.iter().enumerate() {
             let top = self.y;
 
             self.line(MARGIN.saturating_add(LINE), words);
             self.rect(MARGIN as f64, top, 12.0, 12, &colour(at));
         }
-        if let Some(more @ 1..) = picture.entries.len().checked_sub(MAX_ENTRIES) {
+        if let Some(more @ 1..) = picture.num_entries.checked_sub(picture.entries.len()) {
             self.line(MARGIN.saturating_add(LINE), &format!("{more} more"));
+        }
+        if picture.repeated > 0 {
+            let words = format!(
+                "bytes that are in the key more than once: {}",
+                picture.repeated
+            );
+            self.line(MARGIN, &words);
         }
         for panel in &picture.panels {
             self.y = self.y.saturating_add(LINE);
@@ -105,7 +109,12 @@ impl Page {
             expected = row.checked_add(1);
 
             let address = row.saturating_mul(panel.pitch.get());
-            self.text(MARGIN, self.y.saturating_add(11), &format!("{address:#x}"));
+            self.elements.push(Box::new(
+                Text::new(format!("{address:#x}"))
+                    .set("x", left - 8.0)
+                    .set("y", self.y.saturating_add(11))
+                    .set("text-anchor", "end"),
+            ));
             self.rect(left, self.y, WIDTH as f64, height, "#e8e8e8");
             for span in spans {
                 let from = span.from as f64 * scale;

@@ -170,10 +170,10 @@ fn each(machine: &Machine, device: &Device) -> Vec<Finding> {
         ),
     }];
 
-    if has_no_gid(machine, name) {
+    if has_no_address(machine, name, parent) {
         findings.push(Finding::problem(
             "address",
-            format!("{name} has no GID, because {parent} has no address: no peer can reach it"),
+            format!("{parent} of {name} has no IP address: no queue pair can be connected"),
             format!("ip addr add ADDRESS/PREFIX dev {parent}"),
         ));
     }
@@ -192,9 +192,10 @@ fn is_elsewhere(machine: &Machine, netdev: &str) -> bool {
     !here.is_empty() && !here.iter().any(|name| name == netdev)
 }
 
-/// Returns `true` if the first port has GIDs and all of them are zero. The kernel makes a GID of each
-/// address.
-fn has_no_gid(machine: &Machine, name: &str) -> bool {
+/// Returns `true` if the netdev of a device has no address. The kernel makes a GID of each address.
+/// The first port also has a link-local GID, even if the netdev has no such address. The addresses
+/// of another network namespace cannot be seen.
+fn has_no_address(machine: &Machine, name: &str, netdev: &str) -> bool {
     let dir = format!("{DIR}/{name}/ports/1/gids");
     let gids: Vec<_> = machine
         .names(&dir)
@@ -202,10 +203,17 @@ fn has_no_gid(machine: &Machine, name: &str) -> bool {
         .filter_map(|gid| machine.read(&format!("{dir}/{gid}")))
         .collect();
 
+    let is_unset = |gid: &String| gid.trim().bytes().all(|byte| matches!(byte, b'0' | b':'));
+    let addresses = machine.read("proc/net/if_inet6").unwrap_or_default();
+    let has_ipv6 = addresses
+        .lines()
+        .any(|line| line.split_whitespace().last() == Some(netdev));
+
     !gids.is_empty()
         && gids
             .iter()
-            .all(|gid| gid.trim().bytes().all(|byte| matches!(byte, b'0' | b':')))
+            .all(|gid| is_unset(gid) || gid.starts_with("fe80:"))
+        && (gids.iter().all(is_unset) || !(has_ipv6 || is_elsewhere(machine, netdev)))
 }
 
 /// Reports what libibverbs and the device answered.

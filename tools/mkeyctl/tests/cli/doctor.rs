@@ -31,6 +31,23 @@ fn a_machine_on_which_all_is_well_has_no_findings() {
         .all(|line| line.starts_with("ok ") || line.starts_with("No ")));
 }
 
+/// An IPv6 link-local address has the same GID as the netdev itself.
+#[test]
+fn the_doctor_knows_a_link_local_address() {
+    let dir = machine("doctor-link-local");
+    let gid = "fe80:0000:0000:0000:505d:bfff:fe55:aa01\n";
+    for made in ["sys/class/infiniband/rxe0/ports/1/gids", "proc/net"] {
+        std::fs::create_dir_all(dir.0.join(made)).unwrap();
+    }
+    dir.file("sys/class/infiniband/rxe0/ports/1/gids/0", gid);
+    let address = "fe80000000000000505dbffffe55aa01 02 40 20 80";
+
+    dir.file("proc/net/if_inet6", &format!("{address}     eth1\n"));
+    assert_eq!(doctor(&dir, 1)[0].0, "address");
+    dir.file("proc/net/if_inet6", &format!("{address}     eth0\n"));
+    assert_eq!(doctor(&dir, 0), []);
+}
+
 /// No order of loading counts, so ib_uverbs may be built in.
 #[test]
 fn the_doctor_takes_a_built_in_ib_uverbs() {

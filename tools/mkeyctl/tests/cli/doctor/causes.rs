@@ -49,6 +49,12 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
         "ip addr add ADDRESS/PREFIX dev",
     ),
     (
+        "sys/class/infiniband/rxe0/ports/1/gids/0",
+        "fe80:0000:0000:0000:505d:bfff:fe55:aa01\n",
+        "address",
+        "ip addr add ADDRESS/PREFIX dev",
+    ),
+    (
         "sys/class/infiniband_verbs/uverbs0/ibdev",
         "rxe9",
         "permission",
