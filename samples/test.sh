@@ -44,6 +44,16 @@ refuses()
 	result "$status" "$name"
 }
 
+# without_address COMMAND...: runs COMMAND while the netdev of rxe0 has no IP address
+without_address()
+{
+	ip -n ns0 addr flush dev veth0
+	"$@"
+	status=$?
+	ip -n ns0 addr add 10.0.0.1/24 dev veth0
+	return "$status"
+}
+
 # unwritten COMMAND...: runs COMMAND with a standard output that cannot be written
 unwritten()
 {
@@ -136,7 +146,7 @@ if [ -n "${MKEY_TEST_QUICK-}" ]; then
 fi
 # shellcheck disable=SC2086 # words
 set -- $scripts
-ktap_set_plan $((28 + $#))
+ktap_set_plan $((26 + $#))
 
 for sample in column header_payload pages kv_gather halo dm_counter rebind; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
@@ -154,8 +164,7 @@ works "keys in Rust with objects of another crate on rxe0" ip netns exec ns0 "$h
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0
 works "column on the first device" ip netns exec ns1 "$here/column"
-for sample in ibmkey_bind_interleaved:column ibmkey_bind_interleaved:halo ibmkey_bind_list:header_payload \
-	ibmkey_bind_list:pages ibmkey_bind_indexed:kv_gather ibmkey_mpi_bind:send_type; do
+for sample in ibmkey_bind_list:pages ibmkey_bind_indexed:kv_gather ibmkey_mpi_bind:send_type; do
 	works "$sample says which lkey is wrong" refused_bind "${sample%:*}" "${sample#*:}"
 done
 refuses "a device that is not there" "does not list rxe9; mkeyctl doctor" \
@@ -168,6 +177,8 @@ refuses "column: output that cannot be written" "column: standard output: No spa
 refuses "column: no standard output" "column: standard output: Bad file descriptor" \
 	closed ip netns exec ns0 "$here/column" rxe0
 
+refuses "column: a netdev without an address" "has each netdev an IP address" \
+	without_address ip netns exec ns0 "$here/column" rxe0
 works "fetch, two nodes" nodes fetch
 # Packets to this address reach no machine: none has the hardware address.
 ip -n ns0 neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev veth0 nud permanent

@@ -34,12 +34,7 @@ static double value(int row, int column)
 static void give(struct rc_dev *dev)
 {
 	static double m[ROWS][COLUMNS];
-	struct ibmkey_block element = {
-		.addr = (uintptr_t)&m[0][COLUMN],
-		.bytes_count = sizeof(m[0][0]),
-		.stride = { sizeof(m[0]) },
-	};
-	int listener = peer_listen(), sock = peer_accept(listener), ret;
+	int listener = peer_listen(), sock = peer_accept(listener);
 	struct rc_conn conn;
 
 	close(listener);
@@ -47,24 +42,20 @@ static void give(struct rc_dev *dev)
 		for (int j = 0; j < COLUMNS; j++)
 			m[i][j] = value(i, j);
 	peer_link(&conn, dev, sock, "the reader");
-	struct ibv_mr *mr = rc_reg(dev, m, sizeof(m), 0);
-	struct ibv_mr *key = ibmkey_alloc(dev->pd, 1);
+	struct ibv_mr *key = ibmkey_reg_strided(dev->pd, &m[0][COLUMN], sizeof(m[0][0]), 1,
+						&(uint64_t){ ROWS }, &(int64_t){ sizeof(m[0]) },
+						IBV_ACCESS_REMOTE_READ);
 
 	if (!key)
-		err(1, "ibmkey_alloc: %s", ibmkey_last_error());
-	element.lkey = mr->lkey;
-	ret = ibmkey_bind_interleaved(key, IBV_ACCESS_REMOTE_READ, 1, &(uint64_t){ ROWS }, 1,
-				      &element);
-	if (ret)
-		die(ret, "ibmkey_bind_interleaved: %s", ibmkey_last_error());
+		err(1, "ibmkey_reg_strided: %s", ibmkey_last_error());
 
 	struct offer offer = { .rkey = key->rkey, .length = key->length };
 
 	peer_tell(sock, &offer, sizeof(offer));
 	peer_meet(sock);
 	printf("the other node has column %d of %d x %d\n", COLUMN, ROWS, COLUMNS);
-	rc_dereg(key);		/* before the MR that it describes */
-	rc_dereg(mr);
+	if (ibmkey_dereg(key))	/* and the MR under it */
+		errx(1, "ibmkey_dereg: %s", ibmkey_last_error());
 	rc_destroy(&conn);
 	close(sock);
 }
@@ -82,17 +73,7 @@ static void fetch(struct rc_dev *dev, const char *host)
 	peer_hear(sock, &offer, sizeof(offer));
 	if (offer.length != sizeof(got))
 		errx(1, "%s offers %u bytes instead of %zu", host, offer.length, sizeof(got));
-	struct ibv_sge to = { (uintptr_t)got, sizeof(got), mr->lkey };
-	struct ibv_send_wr read = {
-		.sg_list = &to,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_READ,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = 0, .rkey = offer.rkey },
-	};
-
-	rc_post(&conn, &read);
-	rc_wait(&conn);
+	rc_transfer(&conn, IBV_WR_RDMA_READ, ibmkey_sge(mr), 0, offer.rkey);
 	for (int i = 0; i < ROWS; i++)
 		if (got[i] != value(i, COLUMN))
 			errx(1, "row %d is %g instead of %g", i, got[i], value(i, COLUMN));

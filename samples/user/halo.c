@@ -52,26 +52,19 @@ static struct layer layer_of(int face, bool of_neighbour)
 	return (struct layer){ face / 2, face % 2 ? last : 1 };
 }
 
-static struct ibv_mr *layer_key(struct rc_dev *dev, struct ibv_mr *mr, struct box *box,
-				struct layer layer, unsigned int access)
+static struct ibv_mr *layer_key(struct rc_dev *dev, struct box *box, struct layer layer,
+				int access)
 {
-	struct ibv_mr *key = ibmkey_alloc(dev->pd, 1);
-	int u, v, ret;
+	int u, v;
 
 	across(layer.axis, &u, &v);
-	struct ibmkey_block cell = {
-		.addr = (uintptr_t)box + layer.at * stride[layer.axis] + stride[u] + stride[v],
-		.bytes_count = sizeof(double),
-		.lkey = mr->lkey,
-		.stride = { stride[u], stride[v] },
-	};
+	char *first = (char *)box + layer.at * stride[layer.axis] + stride[u] + stride[v];
+	struct ibv_mr *key = ibmkey_reg_strided(dev->pd, first, sizeof(double), 2,
+						(uint64_t[]){ inside[u], inside[v] },
+						(int64_t[]){ stride[u], stride[v] }, access);
 
 	if (!key)
-		err(1, "ibmkey_alloc");
-	ret = ibmkey_bind_interleaved(key, access, 2, (uint64_t[]){ inside[u], inside[v] },
-				      1, &cell);
-	if (ret)
-		die(ret, "ibmkey_bind_interleaved: %s", ibmkey_last_error());
+		err(1, "ibmkey_reg_strided: %s", ibmkey_last_error());
 	return key;
 }
 
@@ -82,7 +75,7 @@ static void exchange(struct rc_conn *conn, struct ibv_mr *const from[], struct i
 	struct ibv_sge sge[FACES];
 
 	for (int i = 0; i < FACES; i++) {
-		sge[i] = (struct ibv_sge){ .length = from[i]->length, .lkey = from[i]->lkey };
+		sge[i] = ibmkey_sge(from[i]);
 		wr[i] = (struct ibv_send_wr){
 			.next = i + 1 < FACES ? &wr[i + 1] : NULL,
 			.sg_list = &sge[i], .num_sge = 1,
@@ -114,18 +107,16 @@ static void expect(int face)
 
 int main(int argc, char **argv)
 {
-	const unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-	struct ibv_mr *from[FACES], *to[FACES], *mr, *its;
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct ibv_mr *from[FACES], *to[FACES];
 	struct rc_conn pair[2];
 	struct rc_dev dev;
 
 	rc_open(&dev, argc > 1 ? argv[1] : NULL);
 	rc_create_loop(pair, &dev);
-	mr = rc_reg(&dev, &here, sizeof(here), 0);
-	its = rc_reg(&dev, &there, sizeof(there), access);
 	for (int i = 0; i < FACES; i++) {
-		from[i] = layer_key(&dev, mr, &here, layer_of(i, false), 0);
-		to[i] = layer_key(&dev, its, &there, layer_of(i, true), access);
+		from[i] = layer_key(&dev, &here, layer_of(i, false), 0);
+		to[i] = layer_key(&dev, &there, layer_of(i, true), access);
 	}
 	for (int step = 0; step < STEPS; step++) {
 		for (size_t i = 0; i < sizeof(here) / sizeof(double); i++)
@@ -137,12 +128,9 @@ int main(int argc, char **argv)
 			errx(1, "step %d: the border is wrong, or other cells changed", step);
 	}
 
-	for (int i = 0; i < FACES; i++) {
-		rc_dereg(from[i]);
-		rc_dereg(to[i]);
-	}
-	rc_dereg(mr);
-	rc_dereg(its);
+	for (int i = 0; i < FACES; i++)
+		if (ibmkey_dereg(from[i]) || ibmkey_dereg(to[i]))
+			errx(1, "ibmkey_dereg: %s", ibmkey_last_error());
 	rc_destroy_loop(pair);
 	rc_close(&dev);
 	printf("%d steps with the 6 faces of %d x %d x %d cells\n", STEPS, X, Y, Z);

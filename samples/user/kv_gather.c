@@ -65,30 +65,6 @@ static void bind_blocks(struct ibv_mr *key, const struct sequence *s,
 		die(ret, "ibmkey_bind_indexed: %s", ibmkey_last_error());
 }
 
-/* Reads all blocks of the sequence, on the node that needs it. */
-static void gather(struct rc_conn *conn, const struct ibv_mr *key,
-		   const struct ibv_mr *to)
-{
-	struct ibv_sge into = {
-		.addr = (uintptr_t)gathered,
-		.length = key->length,
-		.lkey = to->lkey,
-	};
-	struct ibv_send_wr wr = {
-		.sg_list = &into,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_READ,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = {
-			.remote_addr = 0,
-			.rkey = key->rkey,
-		},
-	};
-
-	rc_post(conn, &wr);
-	rc_wait(conn);
-}
-
 int main(int argc, char **argv)
 {
 	struct ibv_mr *cache_mr, *gathered_mr, *key;
@@ -114,7 +90,9 @@ int main(int argc, char **argv)
 		draw(&sequence);
 		bind_blocks(key, &sequence, cache_mr);
 		memset(gathered, 0, sizeof(gathered));
-		gather(&pair[0], key, gathered_mr);
+		/* The node that needs the sequence reads all of its blocks. */
+		struct ibv_sge into = { (uintptr_t)gathered, key->length, gathered_mr->lkey };
+		rc_transfer(&pair[0], IBV_WR_RDMA_READ, into, 0, key->rkey);
 		for (unsigned int b = 0; b < sequence.blocks; b++)
 			if (memcmp(gathered[b], cache[sequence.list[b]], BLOCK))
 				errx(1, "block %u of a sequence has wrong contents",

@@ -67,11 +67,7 @@ static void bind_pages(struct ibmkey_pool *pool, struct sequence *s,
 static void post(struct rc_conn *conn, const struct sequence *s,
 		 const void *to, const struct ibv_mr *to_mr)
 {
-	struct ibv_sge all = {
-		.addr = 0,
-		.length = s->key->length,
-		.lkey = s->key->lkey,
-	};
+	struct ibv_sge all = ibmkey_sge(s->key);
 	struct ibv_send_wr wr = {
 		.sg_list = &all,
 		.num_sge = 1,

@@ -79,7 +79,7 @@ static void rc_choose_gid(struct rc_dev *dev, int table_length)
 			break;
 	}
 	if (!found)
-		errx(1, "%s has no RoCE v2 address: has its interface an IP address?",
+		errx(1, "%s has no RoCE v2 GID; mkeyctl doctor says why",
 		     ibv_get_device_name(dev->ctx->device));
 }
 
@@ -100,7 +100,8 @@ void rc_open(struct rc_dev *dev, const char *name)
 
 	dev->ctx = ibv_open_device(list[i]);
 	if (!dev->ctx)
-		err(1, "cannot open %s", ibv_get_device_name(list[i]));
+		/* libibverbs gives ENOENT also if the user may not open it. */
+		errx(1, "cannot open %s; mkeyctl doctor says why", ibv_get_device_name(list[i]));
 	ibv_free_device_list(list);
 
 	ret = ibv_query_port(dev->ctx, RC_PORT, &port);
@@ -131,13 +132,17 @@ void rc_close(struct rc_dev *dev)
 
 void rc_create(struct rc_conn *conn, struct rc_dev *dev, const char *what)
 {
-	struct ibv_qp_init_attr init = {
+	struct ibv_qp_init_attr_ex init = {
 		.qp_type = IBV_QPT_RC,
+		.pd = dev->pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_BIND_MW,
 		.cap = {
 			.max_send_wr = RC_SEND_DEPTH,
 			.max_recv_wr = RC_RECV_DEPTH,
 			.max_send_sge = RC_MAX_SGE,
 			.max_recv_sge = RC_MAX_SGE,
+			.max_inline_data = RC_MAX_INLINE,
 		},
 	};
 	struct ibv_qp_attr attr = {
@@ -159,7 +164,7 @@ void rc_create(struct rc_conn *conn, struct rc_dev *dev, const char *what)
 		err(1, "%s: ibv_create_cq", what);
 	init.send_cq = conn->cq;
 	init.recv_cq = conn->cq;
-	conn->qp = ibv_create_qp(dev->pd, &init);
+	conn->qp = ibv_create_qp_ex(dev->ctx, &init);
 	if (!conn->qp)
 		err(1, "%s: ibv_create_qp", what);
 
@@ -221,6 +226,10 @@ void rc_connect(struct rc_conn *conn, const struct rc_dev *dev,
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	/* A netdev without an IP address has a GID, too. */
+	if (ret == ENETUNREACH)
+		errx(1, "%s: no route to the peer: has each netdev an IP address? mkeyctl doctor shows it",
+		     conn->what);
 	if (ret)
 		die(ret, "%s: cannot make the queue pair receive", conn->what);
 	ret = ibv_modify_qp(conn->qp, &rts,
@@ -274,6 +283,9 @@ void rc_dereg(struct ibv_mr *mr)
 {
 	int ret = ibv_dereg_mr(mr);
 
+	if (ret == EBUSY)
+		errx(1, "ibv_dereg_mr: a bound key describes the MR: mkeyctl who %s 0x%x shows it",
+		     ibv_get_device_name(mr->context->device), mr->lkey);
 	if (ret)
 		die(ret, "ibv_dereg_mr of %zu bytes", mr->length);
 }
@@ -360,4 +372,19 @@ struct ibv_wc rc_wait(struct rc_conn *conn)
 		ibv_ack_cq_events(cq, 1);
 	}
 	return wc;
+}
+
+void rc_transfer(struct rc_conn *conn, enum ibv_wr_opcode opcode, struct ibv_sge sge,
+		 uint64_t remote_addr, uint32_t rkey)
+{
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = remote_addr, .rkey = rkey },
+	};
+
+	rc_post(conn, &wr);
+	rc_wait(conn);
 }

@@ -16,6 +16,7 @@
 #define RC_SEND_DEPTH 256	/* number of requests that a send queue holds */
 #define RC_RECV_DEPTH 64
 #define RC_MAX_SGE 16		/* largest number of SGEs of a request */
+#define RC_MAX_INLINE 256	/* largest number of bytes that a request contains itself */
 
 /* Ends the program with a line: the message @format and the text of the errno value @error. */
 _Noreturn void die(int error, const char *format, ...)
@@ -47,6 +48,7 @@ struct rc_addr {
 void rc_open(struct rc_dev *dev, const char *name);
 void rc_close(struct rc_dev *dev);
 
+/* Makes a queue pair that can also bind keys by requests; see ibv_qp_to_qp_ex(). */
 void rc_create(struct rc_conn *conn, struct rc_dev *dev, const char *what);
 struct rc_addr rc_address(const struct rc_conn *conn, const struct rc_dev *dev);
 void rc_connect(struct rc_conn *conn, const struct rc_dev *dev,
@@ -72,6 +74,13 @@ void rc_post_empty_recv(struct rc_conn *conn);
 /* Posts a receive into the @length bytes at @addr, which are in @mr. Its completion has @id. */
 void rc_post_recv(struct rc_conn *conn, uint64_t id, struct ibv_mr *mr,
 		  void *addr, size_t length);
+
+/*
+ * Posts a request of kind @opcode with one SGE, and waits for it. @remote_addr and @rkey are of the
+ * peer's memory; a SEND uses neither.
+ */
+void rc_transfer(struct rc_conn *conn, enum ibv_wr_opcode opcode, struct ibv_sge sge,
+		 uint64_t remote_addr, uint32_t rkey);
 
 /*
  * Waits for the next completion without polling in a loop, and returns it. The program

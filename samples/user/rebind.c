@@ -14,27 +14,19 @@
 #define MESSAGES 3
 
 static double m[N][N], got[MESSAGES][N];
-static char text[MESSAGES][256];	/* the descriptions of the layouts */
 
 /* Posts three requests: bind the key to N elements of m, send them, invalidate the key. */
-static void post_message(struct rc_conn *conn, struct ibv_mr *key, struct ibv_mr *text_mr,
-			 int i, const struct ibmkey_block *element)
+static void post_message(struct rc_conn *conn, struct ibv_mr *key, int i,
+			 const struct ibmkey_block *element)
 {
-	struct ibmkey_bind layout = { .kind = IBMKEY_INTERLEAVED, .num_entries = 1, .num_dims = 1,
+	struct ibmkey_bind layout = { .mkey = key, .access = IBV_ACCESS_REMOTE_READ,
+				      .kind = IBMKEY_INTERLEAVED, .num_entries = 1, .num_dims = 1,
 				      .repeat_count = &(uint64_t){ N }, .blocks = element };
-	struct ibmkey_wr bind = { .mkey = key, .mr = text_mr, .addr = (uintptr_t)text[i],
-				  .access = IBV_ACCESS_REMOTE_READ };
-	int ret;
+	int ret = ibmkey_post_layout(ibv_qp_to_qp_ex(conn->qp), &layout, 0, 0);
 
-	/* Each message has its own description, which must not change until the bind completes. */
-	bind.length = ibmkey_describe(&layout, text[i], sizeof(text[i]));
-	if (!bind.length || bind.length > sizeof(text[i]))
-		errx(1, "ibmkey_describe");
-	ret = ibmkey_post_bind(conn->qp, &bind, 0, 0);
 	if (ret)
-		die(ret, "ibmkey_post_bind");
-	/* A bind by a request does not change key->length. */
-	struct ibv_sge all = { .addr = 0, .length = sizeof(got[i]), .lkey = key->lkey };
+		die(ret, "ibmkey_post_layout: %s", ibmkey_last_error());
+	struct ibv_sge all = ibmkey_sge(key);
 	struct ibv_send_wr send = { .sg_list = &all, .num_sge = 1, .opcode = IBV_WR_SEND };
 
 	rc_post(conn, &send);
@@ -58,7 +50,6 @@ int main(int argc, char **argv)
 	rc_create_loop(pair, &dev);
 	struct ibv_mr *mr = rc_reg(&dev, m, sizeof(m), 0);
 	struct ibv_mr *to = rc_reg(&dev, got, sizeof(got), IBV_ACCESS_LOCAL_WRITE);
-	struct ibv_mr *text_mr = rc_reg(&dev, text, sizeof(text), 0);
 	struct ibv_mr *key = ibmkey_alloc(dev.pd, 1);
 	const struct ibmkey_block elements[MESSAGES] = {
 		{ (uintptr_t)m[1], size, { size }, mr->lkey, 0 },	/* row 1 */
@@ -70,7 +61,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < MESSAGES; i++) {
 		stale = key->rkey;
 		rc_post_recv(&pair[1], i, to, got[i], sizeof(got[i]));
-		post_message(&pair[0], key, text_mr, i, &elements[i]);
+		post_message(&pair[0], key, i, &elements[i]);
 	}
 	rc_wait(&pair[0]);		/* the last of the nine requests completes */
 	for (int i = 0; i < MESSAGES; i++, puts("")) {
@@ -91,7 +82,6 @@ int main(int argc, char **argv)
 	printf("a READ by the last rkey: %s\n", ibv_wc_status_str(wc.status));
 
 	rc_dereg(key);			/* before the MRs that it describes */
-	rc_dereg(text_mr);
 	rc_dereg(to);
 	rc_dereg(mr);
 	rc_destroy_loop(pair);
