@@ -9,7 +9,8 @@
 # before them; "..." matches anything. A block whose first line is a comment that begins with a path in /tmp/first is saved under that path. "make vm-run" runs its CMD
 # here, because this is the VM; "make setup" has been done.
 #
-# A block whose first line is a comment "From PATH." has lines of that file, as they are there. In the tutorial,
+# A block whose first line is a comment "From PATH." has lines of that file, as they are there. Empty lines separate parts
+# that are at different places of the file. In the tutorial,
 # each block is one of these, so that no line of it is untested.
 #
 # A block whose first line begins with "host-a# " or "host-b# " is for two hosts, which are two network
@@ -168,7 +169,12 @@ done
 all+=("${pages[0]%/*}/Documentation/infiniband/mkey/tutorial.rst:literal:untested")
 
 saved() { mkdir -p "$(dirname "$2")" && cp "$1" "$2"; }
-quoted() { [[ $(<"$2") == *"$(sed 1d "$1")"* ]] || { echo "$2 has other lines"; return 1; }; }
+quoted() {
+	local part
+	while IFS= read -r -d '' part; do
+		[[ $(<"$2") == *"$part"* ]] || { echo "$2 does not have: $part"; return 1; }
+	done < <(sed 1d "$1" | awk 'BEGIN { RS = ""; ORS = "\0" } { print }')
+}
 no_literal() { ! grep -nE '^[^.].*::$|^::$' "$1"; }
 
 [[ ${all[*]} != *:hosts* ]] || add_hosts || skip_all "no network namespaces"
