@@ -18,11 +18,22 @@ tree_files() {
 # tree_key DIR...: a key that changes when a file below DIR changes, appears or goes.
 tree_key() { tree_files "$@" | hash_of; }
 
-# Directories with a Makefile that installs into O=; each comes after those it needs.
-USER_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/python/ibmkey tools/mkeyctl samples tools/bench/guest tools/testing/selftests/rdma/mkey)
-
-# All that make demo needs; the rest is built when another command needs it.
-DEMO_DIRS=(tools/lib/ibmkey tools/mkeyctl)
+# What a command needs of user space: directories with a Makefile that installs into O=, each after
+# those that it needs. A larger set has all of a smaller one.
+USERS=all
+user_dirs() { # [USERS]
+	local dirs=(tools/lib/ibmkey tools/mkeyctl)
+	[[ ${1-$USERS} == demo ]] || dirs+=(tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/python/ibmkey samples)
+	[[ ${1-$USERS} != all ]] || dirs+=(tools/bench/guest tools/testing/selftests/rdma/mkey)
+	printf '%s\n' "${dirs[@]}"
+}
+user_words() {
+	case $USERS in
+	demo) echo "library and mkeyctl" ;;
+	run) echo "libraries, mkeyctl, Python and samples" ;;
+	all) echo "libraries, mkeyctl, Python, samples, benchmarks and selftests" ;;
+	esac
+}
 
 # The compiler is that of the builder root, so its warnings are errors.
 build_dir() { # DIR [ARG]...
@@ -34,7 +45,7 @@ build_dir() { # DIR [ARG]...
 # The first ones take most of the time, and need no kernel. The set-up of a kernel and the
 # build of the module leave a processor idle at times, so another process builds them then,
 # at a low priority. An error there occurs again when all of them are built, and is reported then.
-EARLY_DIRS=(tools/lib/ibmkey tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/mkeyctl samples)
+early_dirs() { user_dirs | grep -vE 'python|bench|selftests'; }
 build_early() {
 	local d
 	lock_tree
@@ -42,7 +53,7 @@ build_early() {
 	take_lock "$(early_lock)" "building in $TOP"
 	mkdir -p "$TOP/out/user"
 	crates_take crates "$TOP/out/cargo"
-	for d in "${EARLY_DIRS[@]}"; do
+	for d in $(early_dirs); do
 		build_dir "$d"
 	done
 }
@@ -55,44 +66,59 @@ wait_for_early() {
 }
 start_early() { # STAGE
 	# Only while a kernel is made that takes a while, and the tree is new.
-	[[ $K_FLAVOUR != kdir && ! -e $(kernel_dir).record && ! -e $(user_stamp) ]] || return 0
+	[[ $K_FLAVOUR != kdir && ! -e $(kernel_dir).record && ! -e $(user_stamp).files ]] || return 0
 	# It cannot ask for a password.
 	(($(id -u) == 0)) || sudo -n true 2>/dev/null || return 0
-	say "Meanwhile: ${EARLY_DIRS[*]} (log: out/log/early.log)"
+	say "Meanwhile: $(early_dirs | xargs) (log: out/log/early.log)"
 	background nice -n 10 "$TOP/dev/setup/setup" early "$1" >/dev/null 2>&1
 }
 
 build_user() {
-	local d
+	local d at=0
+	local -a dirs
+	mapfile -t dirs < <(user_dirs)
 	wait_for_early
 	mkdir -p "$TOP/out/user"
 	# Remove what has changed since: make rebuilds missing files only.
 	[[ ! -s $(user_stamp).files ]] || tree_files out/user | LC_ALL=C comm -13 "$(user_stamp).files" - |
 		(cd "$TOP" && cut -d ' ' -f 1 | xargs -r rm)
 	crates_take crates "$TOP/out/cargo"
-	copy_rdma_core "$TOP/out/user/rdma-core"
-	for d in "${USER_DIRS[@]}"; do
-		[[ -f $TOP/$d/Makefile ]] || continue
-		echo "== $d"
+	[[ $USERS == demo ]] || copy_rdma_core "$TOP/out/user/rdma-core"
+	for d in "${dirs[@]}"; do
+		at=$((at + 1))
+		echo "== $d ($at of ${#dirs[@]})"
 		build_dir "$d" -j"$(nproc)" KSRC="$(kernel_source)"
 	done
 }
 
 # The key covers the files that were built, too.
 user_stamp() { printf '%s/out/.user' "$TOP"; }
-user_sources() { printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${USER_DIRS[@]}" tools/Cargo.toml tools/Cargo.lock rust/layout include)"; }
-user_is_built() { built_here && [[ $(cat "$(user_stamp)" 2>/dev/null) == "$(user_sources)-$(tree_key out/user)" ]]; }
+user_sources() { # [USERS]
+	local -a dirs
+	mapfile -t dirs < <(user_dirs "$@")
+	printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${dirs[@]}" tools/Cargo.toml tools/Cargo.lock rust/layout include)"
+}
+user_is_built() {
+	local set
+	local -A sets=([demo]="all run demo" [run]="all run" [all]=all)
+	built_here || return 1
+	for set in ${sets[$USERS]}; do
+		[[ $(cat "$(user_stamp).$set" 2>/dev/null) != "$(user_sources "$set")-$(tree_key out/user)" ]] || return 0
+	done
+	return 1
+}
 user_is_done() { # SOURCES
 	tree_files out/user >"$(user_stamp).files"
-	printf '%s-%s' "$1" "$(hash_of <"$(user_stamp).files")" >"$(user_stamp)"
+	printf '%s-%s' "$1" "$(hash_of <"$(user_stamp).files")" >"$(user_stamp).$USERS"
 }
 
 setup_user() {
-	local key
+	local key words
 	! user_is_built || return 0
-	setup_rdma_core
+	[[ $USERS == demo ]] || setup_rdma_core
 	key=$(user_sources)
-	step user "Libraries, tools, samples and selftests" "1-2 min" build_user
+	words=$(user_words)
+	step user "${words^}" "1-2 min" build_user
 	user_is_done "$key"
 }
 
@@ -116,35 +142,11 @@ setup_module_and_user() {
 		setup_user
 		return
 	fi
-	setup_rdma_core
+	[[ $USERS == demo ]] || setup_rdma_core
 	module=$(module_key "$MODULES") user=$(user_sources)
 	rxe_source
 	module_make_args
-	step "build-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID; libraries, tools, samples and selftests" "1-2 min" build_all
+	step "build-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID; $(user_words)" "1-2 min" build_all
 	module_is_done "$module"
 	user_is_done "$user"
-}
-
-# The key of the demonstration's programs, if all else in user space is not built.
-demo_stamp() { printf '%s/out/.demo' "$TOP"; }
-demo_key() { printf '%s-%s' "$(root_key)" "$(tree_key "${DEMO_DIRS[@]}" tools/Cargo.toml tools/Cargo.lock rust/layout include out/user/bin/mkeyctl)"; }
-demo_is_built() { user_is_built || { built_here && [[ $(cat "$(demo_stamp)" 2>/dev/null) == "$(demo_key)" ]]; }; }
-
-setup_demo() {
-	if demo_is_built; then
-		setup_module
-		return
-	fi
-	USER_DIRS=("${DEMO_DIRS[@]}")
-	if module_is_built; then
-		step user "Library and mkeyctl" "1 min" build_user
-	else
-		local module
-		module=$(module_key "$MODULES")
-		rxe_source
-		module_make_args
-		step "build-$K_ID" "Modules ib_mkey and rdma_rxe for $K_ID; library and mkeyctl" "1-2 min" build_all
-		module_is_done "$module"
-	fi
-	demo_key >"$(demo_stamp)"
 }

@@ -81,7 +81,7 @@ built_here() { [[ $(cat "$TOP/out/.path" 2>/dev/null) == "$TOP" ]]; }
 forget_moved() {
 	! built_here || return 0
 	[[ ! -d $TOP/out/user ]] || say "This tree was moved or copied after it was built; building it again."
-	rm -rf "$TOP"/out/{user,.user,.user.files,.demo} "$TOP"/out/*/.module{,-alone}
+	rm -rf "$TOP"/out/user "$TOP"/out/.user.* "$TOP"/out/*/.module{,-alone}
 	printf '%s\n' "$TOP" >"$TOP/out/.path"
 }
 
@@ -144,17 +144,29 @@ likely_cure() {
 	printf 'read the log; running the same command again resumes here'
 }
 
+# files_since LOG: the number of files and megabytes that a step has written to out/ and to what is
+# not complete in the cache, since it made LOG.
+files_since() {
+	find "$TOP/out" "$CACHE"/*.tmp* -newer "$1.began" -type f -printf '%s\n' 2>/dev/null |
+		awk '{ n++; s += $1 } END { printf "%d files, %d MB", n, s / 1048576 }' || true
+}
+
 # One line of progress: seconds so far and the last line of the log on a
-# terminal, otherwise a line every half minute.
+# terminal, otherwise a line every half minute. A compiler writes no lines for minutes, so
+# the line also has the number of files.
+FILES=
 progress() {
-	local what=$1 secs=$2 log=$3 last room=68
+	local what=$1 secs=$2 log=$3 last part room=68
+	part=$(sed -n 's/^== //p' "$log" 2>/dev/null | tail -n 1 || true)
+	((secs % 5 != 0)) || FILES=$(files_since "$log")
 	if [[ -t 2 ]]; then
 		# bash sets COLUMNS, unless the terminal does not know its width.
 		[[ ! ${COLUMNS-} =~ ^[1-9][0-9]{0,3}$ ]] || room=$((COLUMNS > 12 ? COLUMNS - 12 : 0))
 		last=$(tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | tr -d '\000-\010\013-\037' | grep . | tail -n 1 || true)
+		last="$FILES  ${part:+$part: }$last"
 		printf '\r\033[K  %3d s  %s' "$secs" "${last:0:room}" >&2
 	elif ((secs > 0 && secs % 30 == 0)); then
-		say "    ... $what: $secs s"
+		say "    ... $what: $secs s, ${part:+$part, }$FILES"
 	fi
 }
 
@@ -198,6 +210,8 @@ step() {
 	shift 3
 	mkdir -p "$LOGS"
 	say "==> $what (usually $usual)"
+	: >"$log.began"
+	FILES=
 	need_root "This step"
 	if [[ $V == 1 ]]; then
 		set -m
