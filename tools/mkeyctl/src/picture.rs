@@ -43,7 +43,7 @@ const MIN_PITCH: u64 = 32;
 pub struct Picture {
     /// The layout in words.
     pub summary: String,
-    /// What an entry is: a range, a block, or the position of an index.
+    /// The word for an entry: range, block, or position of an index.
     pub kind: &'static str,
     /// The leaf and the address of the first entries, in words.
     pub entries: Vec<String>,
