@@ -6,6 +6,7 @@
 //! mlx5dv return no errors: `wr_complete` returns the first one.
 
 use ibmkey::{
+    explain::say,
     ffi,
     sys::{
         ibmkey_wr,
@@ -47,6 +48,10 @@ const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_RELAXED_ORDERING;
+
+fn no_request() -> Errno {
+    say(Errno::EINVAL, "a setter without a request that expects it")
+}
 
 /// A request whose setters have not all been called.
 struct Request {
@@ -91,7 +96,7 @@ impl Building {
     pub(crate) fn check(&self) -> Result {
         match (self.error, &self.request) {
             (Some(errno), _) => Err(errno),
-            (None, Some(_)) => Err(Errno::EINVAL),
+            (None, Some(_)) => Err(say(Errno::EINVAL, "a request lacks setters")),
             (None, None) => Ok(()),
         }
     }
@@ -116,14 +121,18 @@ impl Building {
         // SAFETY: By the invariant of `State`, the QP exists.
         let (wr_id, wr_flags) = unsafe { ((*state.qp).wr_id, (*state.qp).wr_flags) };
 
-        if state.allowed & u64::from(flag) == 0 || wr_flags & IBV_SEND_INLINE == 0 {
-            return Err(Errno::EOPNOTSUPP);
+        if state.allowed & u64::from(flag) == 0 {
+            let words = "the QP was created without this request in send_ops_flags";
+            return Err(say(Errno::EOPNOTSUPP, words));
+        }
+        if wr_flags & IBV_SEND_INLINE == 0 {
+            return Err(say(Errno::EOPNOTSUPP, "wr_flags lacks IBV_SEND_INLINE"));
         }
         if self.request.is_some() {
-            return Err(Errno::EINVAL);
+            return Err(say(Errno::EINVAL, "the request before lacks setters"));
         }
         // SAFETY: By the caller's promise.
-        unsafe { Mkey::from_raw(mkey) }?;
+        unsafe { Mkey::from_raw(mkey) }.map_err(|errno| say(errno, "mkey is NULL"))?;
         Ok(self.request.insert(Request {
             mkey,
             wr_id,
@@ -135,10 +144,17 @@ impl Building {
     }
 
     fn set_access(&mut self, access: u32) -> Result {
-        let request = self.request.as_mut().ok_or(Errno::EINVAL)?;
+        let request = self.request.as_mut().ok_or_else(no_request)?;
 
-        if request.access.is_some() || access & !ACCESS != 0 {
-            return Err(Errno::EINVAL);
+        if request.access.is_some() {
+            return Err(say(
+                Errno::EINVAL,
+                "the request has two setters of access flags",
+            ));
+        }
+        if access & !ACCESS != 0 {
+            let words = format!("access_flags {access:#x} has a flag that an mkey cannot have");
+            return Err(say(Errno::EINVAL, &words));
         }
         request.access = Some(access);
         Ok(())
@@ -150,15 +166,20 @@ impl Building {
         num: u16,
         describe: impl FnOnce(&mut Description, u64) -> Result,
     ) -> Result {
-        let request = self.request.as_mut().ok_or(Errno::EINVAL)?;
+        let request = self.request.as_mut().ok_or_else(no_request)?;
 
         if request.has_layout {
-            return Err(Errno::EINVAL);
+            return Err(say(
+                Errno::EINVAL,
+                "the request has two setters of a layout",
+            ));
         }
         // SAFETY: The request has an mkey, as `request()` checked.
         let mkey = unsafe { Mkey::from_raw(request.mkey) }?;
         if num > mkey.max_entries {
-            return Err(Errno::ENOMEM);
+            let most = mkey.max_entries;
+            let words = format!("{num} entries, and the mkey was created for {most}");
+            return Err(say(Errno::ENOMEM, &words));
         }
         request.has_layout = true;
         describe(&mut self.description, mkey.mask)
@@ -166,9 +187,9 @@ impl Building {
 
     /// Counts a call of a setter. After the last setter, adds the request.
     fn set(&mut self, state: &State) -> Result {
-        let request = self.request.as_mut().ok_or(Errno::EINVAL)?;
+        let request = self.request.as_mut().ok_or_else(no_request)?;
 
-        request.setters = request.setters.checked_sub(1).ok_or(Errno::EINVAL)?;
+        request.setters = request.setters.checked_sub(1).ok_or_else(no_request)?;
         match request.setters {
             0 => self.finish(state),
             _ => Ok(()),
@@ -178,7 +199,7 @@ impl Building {
     /// Adds the request, with the layout and the access flags of the mkey's last request in place
     /// of those that were not set.
     fn finish(&mut self, state: &State) -> Result {
-        let request = self.request.take().ok_or(Errno::EINVAL)?;
+        let request = self.request.take().ok_or_else(no_request)?;
         // SAFETY: The request has an mkey, as `request()` checked.
         let mkey = unsafe { Mkey::from_raw(request.mkey) }?;
         let bound = &mut *mkey.bound();
@@ -186,7 +207,8 @@ impl Building {
 
         if !request.has_layout {
             if bound.text.is_empty() {
-                return Err(Errno::EOPNOTSUPP);
+                let words = "the request has no layout, and no earlier request of the mkey had one";
+                return Err(say(Errno::EOPNOTSUPP, words));
             }
             self.add(state, &request, mkey, bound, access)?;
         } else {
@@ -332,14 +354,17 @@ unsafe extern "C" fn mkey_configure(
     // SAFETY: By the contract in `mlx5dv.h`.
     unsafe {
         build(ops, |building, state| {
-            let attr = attr.as_ref().ok_or(Errno::EINVAL)?;
+            let attr = attr
+                .as_ref()
+                .ok_or_else(|| say(Errno::EINVAL, "attr is NULL"))?;
             let request = building.request(state, sys::MLX5DV_QP_EX_WITH_MKEY_CONFIGURE, mkey)?;
 
             request.setters = setters;
             if attr.comp_mask != 0
                 || attr.conf_flags & !sys::MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0
             {
-                return Err(Errno::EOPNOTSUPP);
+                let words = "comp_mask or conf_flags has a bit that is not offered";
+                return Err(say(Errno::EOPNOTSUPP, words));
             }
             match setters {
                 0 => building.finish(state),
@@ -388,7 +413,14 @@ unsafe extern "C" fn set_layout_interleaved(
 
 unsafe fn refuse(ops: *mut mlx5dv_qp_ex) {
     // SAFETY: By the contract in `mlx5dv.h`.
-    unsafe { build(ops, |_, _| Err(Errno::EOPNOTSUPP)) };
+    unsafe {
+        build(ops, |_, _| {
+            Err(say(
+                Errno::EOPNOTSUPP,
+                "signatures, encryption, raw WQEs, DC and memcpy are not offered",
+            ))
+        })
+    };
 }
 
 unsafe extern "C" fn sig_block(ops: *mut mlx5dv_qp_ex, _: *const mlx5dv_sig_block_attr) {

@@ -30,11 +30,14 @@ use ibmkey::{
         IBV_WC_BIND_MW,
         IBV_WC_DRIVER1,
         IBV_WC_EX_WITH_BYTE_LEN,
+        IBV_WC_MW_BIND_ERR,
         IBV_WC_SUCCESS, //
     },
     Errno,
     Result, //
 };
+
+use crate::mkey;
 
 type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
 type ReadOpcode = unsafe extern "C" fn(*mut ibv_cq_ex) -> ibv_wc_opcode;
@@ -75,6 +78,10 @@ unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num: c_int, wcs: *mut ibv_wc) -> c
 
         if wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW {
             wc.opcode = opcode_of_bind(wc.byte_len);
+        }
+        if wc.status == IBV_WC_MW_BIND_ERR {
+            // SAFETY: The program polls a CQ that exists.
+            mkey::debug_refused(unsafe { (*cq).context });
         }
     }
     polled

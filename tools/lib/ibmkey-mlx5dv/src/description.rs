@@ -5,6 +5,7 @@
 use core::slice;
 
 use ibmkey::{
+    explain::say,
     ffi,
     sys::{
         ib_uverbs_mkey_block,
@@ -44,7 +45,7 @@ fn refill<T>(to: &mut Vec<T>, from: impl ExactSizeIterator<Item = T>) -> Result 
 /// `array` is NULL or has `num` elements.
 unsafe fn elements<'a, T>(array: *const T, num: u16) -> Result<&'a [T]> {
     if array.is_null() || num == 0 {
-        return Err(Errno::EINVAL);
+        return Err(say(Errno::EINVAL, "there are no entries"));
     }
     // SAFETY: By the caller's promise.
     Ok(unsafe { slice::from_raw_parts(array, num.into()) })

@@ -14,9 +14,12 @@ use ibmkey::{
         to_int,
         to_ptr, //
     },
+    explain,
     ffi,
     sys::{
+        ib_uverbs_mkey_refused,
         ibmkey_alloc_attr,
+        ibv_context,
         ibv_mr,
         ibv_pd,
         IBMKEY_ALLOC_REVOCABLE,
@@ -124,7 +127,40 @@ unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mke
         bound: Mutex::default(),
     });
 
-    Ok(Box::into_raw(mkey).cast())
+    let mkey = Box::into_raw(mkey);
+    all().push(mkey.expose_provenance());
+    Ok(mkey.cast())
+}
+
+/// The addresses of all mkeys, for the reasons of refused requests.
+static ALL: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn all() -> MutexGuard<'static, Vec<usize>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// With `IBMKEY_DEBUG=1`, prints why requests that configured mkeys of a context were refused.
+pub(crate) fn debug_refused(ctx: *mut ibv_context) {
+    for &mkey in all().iter() {
+        let mkey = core::ptr::with_exposed_provenance::<Mkey>(mkey);
+        // SAFETY: The list has only mkeys that exist, because their destruction takes the lock. So
+        // does the key of each of them.
+        let mr = unsafe { (*mkey).mr };
+        let mut refused = ib_uverbs_mkey_refused::default();
+        // SAFETY: As above.
+        let ours =
+            unsafe { (*mr).context == ctx && ffi::ibmkey_query_refused(mr, &mut refused) == 0 };
+        if ours && refused.error != 0 {
+            // SAFETY: As above.
+            let lkey = unsafe { (*mr).lkey };
+            crate::debug(|| {
+                format!(
+                    "the last request for mkey {lkey:#x} that was refused: {}",
+                    explain::last_text()
+                )
+            });
+        }
+    }
 }
 
 /// See the header.
@@ -137,6 +173,7 @@ pub unsafe extern "C" fn mlx5dv_create_mkey(attr: *mut mlx5dv_mkey_init_attr) ->
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlx5dv_destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
+    let mut all = all();
     // SAFETY: By the contract in `mlx5dv.h`.
     let result = unsafe { Mkey::from_raw(mkey) }.and_then(|own| {
         // SAFETY: `create()` made the key for this mkey, and nothing else destroys it.
@@ -144,6 +181,7 @@ pub unsafe extern "C" fn mlx5dv_destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
     });
 
     if result.is_ok() {
+        all.retain(|&other| other != mkey.addr());
         // SAFETY: `create()` made the mkey. By the contract in `mlx5dv.h`, a program destroys it
         // once.
         drop(unsafe { Box::from_raw(mkey.cast::<Mkey>()) });

@@ -28,6 +28,7 @@ use std::{
 
 use ibmkey::{
     errno::to_ptr,
+    explain,
     object,
     sys::{
         ibv_context,
@@ -160,6 +161,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 
     let ret = match building.check() {
         Err(errno) => {
+            crate::debug(|| format!("ibv_wr_complete: {errno}: {}", explain::last_text()));
             // SAFETY: It is the provider's function for this QP, which was started.
             unsafe { (state.abort)(qp) };
             errno.get()

@@ -41,7 +41,7 @@ pub fn last_text() -> String {
 }
 
 /// Stores the sentence about a call that fails with `errno`. Returns `errno`.
-pub(crate) fn say(errno: Errno, text: &str) -> Errno {
+pub fn say(errno: Errno, text: &str) -> Errno {
     store(text);
     SAID.set(true);
     errno

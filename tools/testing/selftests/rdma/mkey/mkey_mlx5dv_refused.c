@@ -3,18 +3,55 @@
  * subject: A program of mlx5dv: requests that are refused, and what a device of ib_mkey does not
  * offer.
  */
+#include <sys/mman.h>
+
 #include "mlx5dv_test.h"
+
+/* the words of the library on standard error, with IBMKEY_DEBUG=1 */
+struct said {
+	int fd, old;
+	char text[512];
+};
+
+static void said_begin(struct said *said)
+{
+	memset(said, 0, sizeof(*said));
+	said->old = dup(STDERR_FILENO);
+	said->fd = memfd_create("said", 0);
+	dup2(said->fd, STDERR_FILENO);
+	setenv("IBMKEY_DEBUG", "1", 1);
+}
+
+/* true if the library has said @words */
+static bool said_end(struct said *said, const char *words)
+{
+	ssize_t length = pread(said->fd, said->text, sizeof(said->text) - 1, 0);
+
+	unsetenv("IBMKEY_DEBUG");
+	dup2(said->old, STDERR_FILENO);
+	close(said->old);
+	close(said->fd);
+	if (length > 0 && strstr(said->text, words))
+		return true;
+	mkt_diag("no \"%s\" in: %s", words, said->text);
+	return false;
+}
 
 /* The kernel refuses a layout: an error completion, and the old layout stays. */
 TEST_F(mlx5dv, refused_by_the_kernel)
 {
 	struct ibv_sge sge = range(self, 5000, 64), wrong = range(self, SIZE - 10, 64);
+	struct said said;
 	struct ibv_wc wc;
+	int err;
 
 	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 1, &sge));
 	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7));
 	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 1, &wrong));
-	ASSERT_EQ(0, mkt_poll(&self->pair.end[0], &wc));
+	said_begin(&said);
+	err = mkt_poll(&self->pair.end[0], &wc);
+	EXPECT_TRUE(said_end(&said, "entries[0] reaches outside its MR, whose last byte is at"));
+	ASSERT_EQ(0, err);
 	EXPECT_EQ(IBV_WC_MW_BIND_ERR, wc.status);
 	EXPECT_EQ(7, wc.wr_id);
 	ASSERT_EQ(0, mkt_pair_recover(&self->pair));
@@ -94,15 +131,19 @@ TEST_F(mlx5dv, refused_before_posting)
 	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 1, &sge));
 	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7));
 	for (i = 0; i < ARRAY_SIZE(refusals); i++) {
+		const char *words = refusals[i] == &too_many ? "and the mkey was created for" : ": ";
 		struct mlx5dv_mkey_conf_attr conf = {};
+		struct said said;
 		int err;
 
+		said_begin(&said);
 		ibv_wr_start(self->qpx);
 		add_write(self, 1, 64, 1024);
 		next(self, 2);
 		refusals[i]->build(self, &other, &conf);
 		add_write(self, 3, 64, 1024);
 		err = ibv_wr_complete(self->qpx);
+		EXPECT_TRUE(said_end(&said, words));
 		EXPECT_EQ(refusals[i]->err, err)
 			mkt_diag("%s: %d", refusals[i]->what, err);
 	}
