@@ -8,8 +8,6 @@
 #include "refusals.h"
 #include "request.h"
 
-#define HOST (64 * 1024)
-#define DM (16 * 1024)
 #define TEXT (64 * 1024)
 /* bytes that a request of the queue pairs can contain */
 #define INLINE_MOST 128
@@ -27,8 +25,7 @@ FIXTURE(errors)
 {
 	struct mkt_setup s;
 	struct mkt_refusals_of of;
-	struct ibv_pd *other_pd;
-	struct ibv_mr *other_mr, *other_key, *unbound, *neighbour[2];
+	struct ibv_mr *neighbour[2];
 	struct mkt_request request;
 	struct mkt_text text;
 	struct ibv_sge bound;
@@ -48,53 +45,20 @@ FIXTURE_VARIANT_ADD(errors, inline_request) { .way = INLINE };
 /* the key of side 0 is always bound */
 FIXTURE_SETUP(errors)
 {
-	struct mkt_wants wants = {
-		.host = HOST,
-		.dm = DM,
-		.max_entries = MKT_REFUSALS_ROOM,
-	};
-	struct mkt_arena *arena = &self->s.arena[0];
-	struct mkt_leaf *leaf = &arena->leaf[0], *dm, *read_only;
-	struct ibv_mr *freed;
-	struct ibv_pd *pd;
+	struct mkt_wants wants = { .host = 64 * 1024, .max_entries = MKT_REFUSALS_ROOM };
 	unsigned int i;
 
 	MKT_OPEN_EXTENDED(self->s.dev);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-	pd = self->s.dev[0].pd;
-	for (dm = leaf; dm->addr; dm++)
-		ASSERT_LT(dm, leaf + arena->num_leaves - 1);
-	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 4096, 4096, 0, 0));
-	read_only = &arena->leaf[arena->num_leaves - 1];
-	self->other_pd = ibv_alloc_pd(self->s.dev[0].ctx);
-	ASSERT_NE(NULL, self->other_pd);
-	self->other_mr = ibv_reg_mr(self->other_pd, arena->mem[0].host, 4096, MKT_ACCESS_ALL);
-	self->other_key = ibmkey_alloc(self->other_pd, 1);
-	self->unbound = ibmkey_alloc(pd, 1);
-	ASSERT_TRUE(self->other_mr && self->other_key && self->unbound);
+	ASSERT_EQ(0, mkt_refusals_open(&self->of, &self->s.dev[0], self->s.key[0]->lkey));
 	for (i = 0; i < 2; i++) {
-		self->neighbour[i] = ibmkey_alloc(pd, 1);
+		self->neighbour[i] = ibmkey_alloc(self->s.dev[0].pd, 1);
 		ASSERT_NE(NULL, self->neighbour[i]);
 	}
-	freed = ibv_reg_mr(pd, arena->mem[0].host, 4096, MKT_ACCESS_ALL);
-	ASSERT_NE(NULL, freed);
-	self->of = (struct mkt_refusals_of){
-		.first = leaf->addr,
-		.last = leaf->addr + leaf->length - 1,
-		.lkey = leaf->mr->lkey,
-		.dm_length = dm->length,
-		.dm = dm->mr->lkey,
-		.read_only_addr = read_only->addr,
-		.read_only = read_only->mr->lkey,
-		.other_pd = self->other_mr->lkey,
-		.other_key = self->other_key->lkey,
-		.freed = freed->lkey,
-		.unbound = self->unbound->lkey,
-		.itself = self->s.key[0]->lkey,
+	ASSERT_EQ(0, mkt_request_init(&self->request, self->s.dev[0].pd, TEXT));
+	self->bound = (struct ibv_sge){
+		.addr = self->of.first + 8192, .length = 512, .lkey = self->of.lkey,
 	};
-	ASSERT_EQ(0, ibv_dereg_mr(freed));
-	ASSERT_EQ(0, mkt_request_init(&self->request, pd, TEXT));
-	self->bound = (struct ibv_sge){ .addr = leaf->addr + 8192, .length = 512, .lkey = self->of.lkey };
 	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[0], IBV_ACCESS_REMOTE_READ, 1, &self->bound));
 }
 
@@ -136,13 +100,10 @@ FIXTURE_TEARDOWN(errors)
 
 	EXPECT_TRUE(errors_unchanged(self));
 	EXPECT_EQ(0, errors_read(self));
-	EXPECT_EQ(0, mkt_arena_check(&self->s.arena[0]));
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, ibv_dereg_mr(self->neighbour[i]));
-	EXPECT_EQ(0, ibv_dereg_mr(self->unbound));
-	EXPECT_EQ(0, ibv_dereg_mr(self->other_key));
-	EXPECT_EQ(0, ibv_dereg_mr(self->other_mr));
-	EXPECT_EQ(0, ibv_dealloc_pd(self->other_pd));
+	EXPECT_EQ(0, ibmkey_unbind(self->s.key[0]));
+	EXPECT_EQ(0, mkt_refusals_close(&self->of));
 	mkt_request_free(&self->request);
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }

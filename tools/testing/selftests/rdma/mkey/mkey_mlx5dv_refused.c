@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "mlx5dv_test.h"
+#include "refusals.h"
 
 /* the words of the library on standard error, with IBMKEY_DEBUG=1 */
 struct said {
@@ -61,6 +62,66 @@ TEST_F(mlx5dv, refused_by_the_kernel)
 	EXPECT_EQ(IBV_WC_RDMA_WRITE, completed(self, 8));
 	ASSERT_TRUE(arrived(self, 63, self->src[5063]));
 	EXPECT_EQ(0, memcmp(self->dst, self->src + 5000, 64));
+}
+
+/* the layout as a list of mlx5dv; the number of its entries, or -1 if mlx5dv cannot express it */
+static int list_of(const struct mkt_text *text, struct ibv_sge *sge)
+{
+	struct ibmkey_bind bind;
+	unsigned int i;
+
+	if (!mkt_text_bind(text, IB_UVERBS_MKEY_LIST, &bind) || bind.comp_mask || bind.num_dims ||
+	    bind.repeat_count || bind.ranges != text->range || !bind.num_entries ||
+	    bind.num_entries > MKT_REFUSALS_ROOM || bind.access & ~MKT_ACCESS_ALL)
+		return -1;
+	for (i = 0; i < bind.num_entries; i++) {
+		const struct ibmkey_range *range = &bind.ranges[i];
+
+		if (range->comp_mask || range->length > UINT32_MAX)
+			return -1;
+		sge[i] = (struct ibv_sge){ range->addr, range->length, range->lkey };
+	}
+	return bind.num_entries;
+}
+
+/* the errors of mkey_errors that a program of mlx5dv can make */
+TEST_F(mlx5dv, table)
+{
+	struct ibv_sge sge[MKT_REFUSALS_ROOM];
+	struct mkt_refusals_of of;
+	struct mkt_text text;
+	unsigned int i, tried = 0;
+
+	ASSERT_EQ(0, mkt_refusals_open(&of, &self->dev[0], self->mkey->lkey));
+	for (i = 0; i < mkt_num_refusals; i++) {
+		const struct mkt_refusal *refusal = &mkt_refusals[i];
+		struct ibv_wc wc;
+		struct said said;
+		bool told;
+		int num;
+
+		mkt_refusal_text(refusal, &of, &text);
+		num = list_of(&text, sge);
+		if (num < 0)
+			continue;
+		tried++;
+		ASSERT_EQ(0, bind_list(self, text.bind.access, num, sge));
+		if (!refusal->err) {
+			EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7))
+				TH_LOG("%s", refusal->name);
+			continue;
+		}
+		said_begin(&said);
+		ASSERT_EQ(0, mkt_poll(&self->pair.end[0], &wc));
+		told = said_end(&said, "");
+		EXPECT_TRUE(told && wc.status == IBV_WC_MW_BIND_ERR && wc.wr_id == 7)
+			TH_LOG("%s", refusal->name);
+		ASSERT_EQ(0, mkt_pair_recover(&self->pair));
+	}
+	EXPECT_LT(20, tried);
+	EXPECT_EQ(0, mlx5dv_destroy_mkey(self->mkey));
+	self->mkey = NULL;
+	EXPECT_EQ(0, mkt_refusals_close(&of));
 }
 
 /* one way to build a request that ibv_wr_complete() must refuse */

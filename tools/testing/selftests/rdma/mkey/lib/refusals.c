@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The table of errors, and the layouts in the form of each way into the kernel. */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "refusals.h"
@@ -359,4 +361,65 @@ size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t 
 	}
 #undef ADD
 	return length;
+}
+
+int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev *dev, uint32_t itself)
+{
+	const unsigned int zero_based = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED;
+	struct ibv_alloc_dm_attr attr = { .length = 16 * 1024 };
+	struct ibv_mr *freed, **mr = of->mrs;
+	unsigned int i;
+
+	memset(of, 0, sizeof(*of));
+	of->bytes = aligned_alloc(4096, MKT_REFUSALS_BYTES + 4096);
+	of->pd2 = ibv_alloc_pd(dev->ctx);
+	of->memory = ibv_alloc_dm(dev->ctx, &attr);
+	if (!of->bytes || !of->pd2 || !of->memory)
+		return errno;
+	for (i = 0; i < MKT_REFUSALS_BYTES + 4096; i++)
+		of->bytes[i] = i * 31 + i / 256;
+	mr[0] = ibv_reg_mr(dev->pd, of->bytes, MKT_REFUSALS_BYTES, MKT_ACCESS_ALL);
+	mr[1] = ibv_reg_dm_mr(dev->pd, of->memory, 0, attr.length, zero_based);
+	mr[2] = ibv_reg_mr(dev->pd, of->bytes + MKT_REFUSALS_BYTES, 4096, 0);
+	mr[3] = ibv_reg_mr(of->pd2, of->bytes, 4096, MKT_ACCESS_ALL);
+	mr[4] = ibmkey_alloc(of->pd2, 1);
+	mr[5] = ibmkey_alloc(dev->pd, 1);
+	freed = ibv_reg_mr(dev->pd, of->bytes, 4096, MKT_ACCESS_ALL);
+	for (i = 0; i < sizeof(of->mrs) / sizeof(*of->mrs); i++)
+		if (!mr[i])
+			return errno;
+	if (!freed)
+		return errno;
+	of->first = (uintptr_t)of->bytes;
+	of->last = of->first + MKT_REFUSALS_BYTES - 1;
+	of->lkey = mr[0]->lkey;
+	of->dm_length = attr.length;
+	of->dm = mr[1]->lkey;
+	of->read_only_addr = of->last + 1;
+	of->read_only = mr[2]->lkey;
+	of->other_pd = mr[3]->lkey;
+	of->other_key = mr[4]->lkey;
+	of->unbound = mr[5]->lkey;
+	of->freed = freed->lkey;
+	of->itself = itself;
+	return ibv_dereg_mr(freed);
+}
+
+int mkt_refusals_close(struct mkt_refusals_of *of)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < sizeof(of->mrs) / sizeof(*of->mrs); i++)
+		if (of->mrs[i])
+			err = ibv_dereg_mr(of->mrs[i]) ?: err;
+	if (of->memory)
+		err = ibv_free_dm(of->memory) ?: err;
+	if (of->pd2)
+		err = ibv_dealloc_pd(of->pd2) ?: err;
+	for (i = 0; of->bytes && i < MKT_REFUSALS_BYTES + 4096; i++)
+		if (of->bytes[i] != (uint8_t)(i * 31 + i / 256))
+			err = EBADMSG;
+	free(of->bytes);
+	return err;
 }

@@ -24,6 +24,11 @@ struct mkt_refusals_of {
 	uint32_t freed;			/* a deregistered MR over these bytes */
 	uint32_t unbound;		/* a key */
 	uint32_t itself;		/* the key that is bound */
+	/* the objects */
+	uint8_t *bytes;
+	struct ibv_pd *pd2;
+	struct ibv_dm *memory;
+	struct ibv_mr *mrs[6];
 };
 
 /* a layout of each kind, of which one is bound */
@@ -46,6 +51,12 @@ struct mkt_refusal {
 	uint32_t reason, entry;
 	void (*change)(struct mkt_text *t);
 };
+
+/* makes them for the key @itself on @dev; returns 0 or an errno value */
+int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev *dev, uint32_t itself);
+int mkt_refusals_close(struct mkt_refusals_of *of);
+/* the bytes of the first MR, which no bind changes */
+#define MKT_REFUSALS_BYTES (64 * 1024)
 
 extern const struct mkt_refusal mkt_refusals[];
 extern const unsigned int mkt_num_refusals;
