@@ -2,13 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finds words and forms that CONTRIBUTING.md rules out, in comments, messages and pages.
 
-words.py [--shrink | --count] FILE...
+words.py FILE...
 
-Prints each hit as file:line. A hit is accepted if words.allow has it, with a
-reason, or if the file is in words.baseline with this number of hits. A file
-with fewer hits than words.baseline says is an error too, so the numbers only
-shrink; --shrink writes the lower numbers down. --count, for a change of the
-rules, counts all files anew.
+Prints each hit as file:line. A hit is accepted if words.allow has it, with a reason.
 """
 
 import os
@@ -99,26 +95,18 @@ def hits_of(text):
             yield starts[at][1], name, excerpt
 
 
-def read(name):
-    with open(os.path.join(HERE, name), encoding="utf-8") as file:
-        return [line for line in file.read().split("\n") if line and not line.startswith("#")]
-
-
-def main(args):
-    count_anew = "--count" in args
-    shrink = "--shrink" in args or count_anew
-    files = sorted(arg for arg in args if not arg.startswith("--"))
-    baseline = {path: int(count) for count, path in (line.split(" ", 1) for line in read("words.baseline"))}
+def main(files):
     allowed = {}
-    for line in read("words.allow"):
+    with open(os.path.join(HERE, "words.allow"), encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file if not line.startswith("#")]
+    for line in lines:
         path, text, reason = line.split("\t")
         allowed[path, text] = 0
         if not reason.strip():
             print(f"dev/lint/words.allow: no reason for {text!r} in {path}")
             return 1
     failed = False
-    left = {}
-    for path in files:
+    for path in sorted(files):
         if SKIP.search(path):
             continue
         try:
@@ -126,39 +114,17 @@ def main(args):
                 text = file.read()
         except (FileNotFoundError, UnicodeDecodeError):
             continue
-        found = []
         for line, rule, excerpt in sorted(hits_of(text)):
             keys = [key for key in allowed if key[0] == path and key[1] in excerpt]
             for key in keys:
                 allowed[key] += 1
             if not keys:
-                found.append(f"{path}:{line}: {rule}: ...{excerpt}...")
-        listed = baseline.pop(path, 0)
-        if count_anew:
-            listed = len(found)
-        left[path] = min(len(found), listed)
-        if len(found) > listed:
-            print("\n".join(found))
-            if listed:
-                print(f"{path}: {len(found)} hits, and dev/lint/words.baseline allows {listed}")
-            failed = True
-        elif len(found) < listed and not shrink:
-            print(f"{path}: {len(found)} hits, fewer than the {listed} in dev/lint/words.baseline: run {sys.argv[0]} --shrink")
-            failed = True
-    for path in baseline:
-        if not shrink:
-            print(f"dev/lint/words.baseline: there is no {path}")
-            failed = True
+                print(f"{path}:{line}: {rule}: ...{excerpt}...")
+                failed = True
     for (path, text), count in allowed.items():
         if not count:
             print(f"dev/lint/words.allow: {text!r} is not in {path}")
             failed = True
-    if shrink:
-        name = os.path.join(HERE, "words.baseline")
-        with open(name, encoding="utf-8") as file:
-            head = [line for line in file.read().split("\n") if line.startswith("#")]
-        with open(name, "w", encoding="utf-8") as file:
-            print(*head, *(f"{count} {path}" for path, count in left.items() if count), sep="\n", file=file)
     return int(failed)
 
 
