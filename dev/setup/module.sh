@@ -42,16 +42,23 @@ module_make_args() {
 # Lets modprobe find ib_mkey and rxe's modules in the directory of the build, as depmod does for
 # installed modules: with their dependencies, and with the alias by which rdma_rxe loads ib_mkey.
 module_config() {
-	local out=$TOP/out/$K_ID/modules ko name deps soft field
-	for ko in "$out"/drivers/infiniband/{sw/rxe,ulp/mkey}/*.ko; do
-		[[ -e $ko ]] || continue
-		name=$(basename "$ko" .ko)
-		deps=$(inroot modinfo -F depends "$ko" | tr , ' ')
-		# An install command takes the place of a soft dependency.
-		soft=$(inroot modinfo -F softdep "$ko" | sed -n 's/^pre: *//p')
-		echo "install $name ${soft:+modprobe -q $soft; }${deps:+modprobe -a $deps && }insmod $ko \$CMDLINE_OPTS"
-		for field in $(inroot modinfo -F alias "$ko"); do echo "alias $field $name"; done
-	done >"$out/modprobe.conf.tmp"
+	local out=$TOP/out/$K_ID/modules
+	local -a kos
+	mapfile -t kos < <(compgen -G "$out/drivers/infiniband/*/*/*.ko" | LC_ALL=C sort)
+	# An install command takes the place of a soft dependency.
+	inroot modinfo "${kos[@]}" | awk '
+		function flush() {
+			if (name == "") return
+			print "install " name " " (soft == "" ? "" : "modprobe -q " soft "; ") \
+				(deps == "" ? "" : "modprobe -a " deps " && ") "insmod " ko " $CMDLINE_OPTS"
+			printf "%s", aliases
+			name = soft = deps = aliases = ""
+		}
+		$1 == "filename:" { flush(); ko = $2; name = ko; gsub(".*/|[.]ko$", "", name) }
+		$1 == "depends:" { deps = $2; gsub(",", " ", deps) }
+		$1 == "softdep:" && $2 == "pre:" { soft = $0; sub(".*pre: *", "", soft) }
+		$1 == "alias:" { aliases = aliases "alias " $2 " " name "\n" }
+		END { flush() }' >"$out/modprobe.conf.tmp"
 	mv "$out/modprobe.conf.tmp" "$out/modprobe.conf"
 }
 
