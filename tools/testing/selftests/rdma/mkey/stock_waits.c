@@ -367,15 +367,15 @@ static void waits_reap(FIXTURE_DATA(waits) *self, pid_t pid)
 		;
 }
 
-/* true if the command ends without help and succeeds */
-static bool waits_run(const char *command)
+/* true if the command ends without help, within so many seconds, and succeeds */
+static bool waits_run(const char *command, unsigned int seconds)
 {
 	pid_t pid = fork();
 	int status;
 
 	if (!pid)
 		_exit(!!system(command));
-	return mkt_ended(pid, PATIENCE_SECONDS, &status) && WIFEXITED(status) &&
+	return mkt_ended(pid, seconds, &status) && WIFEXITED(status) &&
 	       !WEXITSTATUS(status);
 }
 
@@ -392,7 +392,7 @@ static const char peer_is_gone[] =
 /* makes devices in two network namespaces, and lets a child use these */
 static bool waits_make_devices(void)
 {
-	return waits_run(WAITS_NETNS) &&
+	return waits_run(WAITS_NETNS, 20 * PATIENCE_SECONDS) &&
 	       !setenv("MKEY_TEST_DEV0", "mkt_wait0", 1) &&
 	       !setenv("MKEY_TEST_DEV1", "mkt_wait1", 1) &&
 	       !setenv("MKEY_TEST_NETNS0", "mkt_wait0", 1) &&
@@ -401,11 +401,11 @@ static bool waits_make_devices(void)
 
 static bool waits_remove_devices(void)
 {
-	return waits_run("ip netns exec mkt_wait1 rdma link delete mkt_wait1") &&
-	       waits_run("ip netns delete mkt_wait1") &&
+	return waits_run("ip netns exec mkt_wait1 rdma link delete mkt_wait1", PATIENCE_SECONDS) &&
+	       waits_run("ip netns delete mkt_wait1", PATIENCE_SECONDS) &&
 	       /* the other end of the veth goes when the namespace does */
-	       waits_run(peer_is_gone) &&
-	       waits_run("ip netns delete mkt_wait0");
+	       waits_run(peer_is_gone, PATIENCE_SECONDS) &&
+	       waits_run("ip netns delete mkt_wait0", PATIENCE_SECONDS);
 }
 
 TEST_F(waits, ends)
