@@ -5,7 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
-    dm::GivenUpDm, driver::DriverMr, ops::Attrs, pd::UserContext, Device, Dm, DriverDm, Mr, Mw,
+    dm::GivenUpDm, driver::DriverMr, ops::Attrs, pd::UserContext, Device, Dm, DriverDm, Mr,
     OwnedMr, Pd,
 };
 use crate::{
@@ -37,11 +37,6 @@ unsafe impl FromC for Attrs<'_> {
 // SAFETY: The pointer is to an MR that is not deregistered, except by the function.
 unsafe impl FromC for &Mr {
     type C = *mut bindings::ib_mr;
-}
-
-// SAFETY: The pointer is to a memory window that is not freed.
-unsafe impl FromC for &Mw {
-    type C = *mut bindings::ib_mw;
 }
 
 // SAFETY: The pointer is to device memory that is not freed, of a registered device.

@@ -35,5 +35,5 @@ pub(crate) mod table;
 pub(crate) use client::Registration;
 pub(crate) use device::Device;
 pub(crate) use dm::{Dm, DriverDm};
-pub(crate) use mr::{Access, Mr, Mw, OwnedMr};
+pub(crate) use mr::{Access, Mr, OwnedMr};
 pub(crate) use pd::{OwnedPd, Pd};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! MRs, their access flags, and memory windows.
+//! MRs and their access flags.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -169,35 +169,6 @@ impl Mr {
     /// Returns the protection domain. `rereg_mr` may change it at any time.
     pub(crate) fn pd(&self) -> *mut bindings::ib_pd {
         read!(self, pd)
-    }
-}
-
-#[cfg(CONFIG_KUNIT = "y")]
-impl Mr {
-    /// Returns an MR of no device, for tests that compare MRs. Its keys are 0.
-    pub(crate) const fn blank() -> Self {
-        Self(Opaque::zeroed())
-    }
-}
-
-/// A memory window.
-#[repr(transparent)]
-pub(crate) struct Mw(Opaque<bindings::ib_mw>);
-
-impl Mw {
-    pub(crate) fn as_raw(&self) -> *mut bindings::ib_mw {
-        self.0.get()
-    }
-
-    /// Returns the window's device.
-    pub(crate) fn device(&self) -> &Device {
-        // SAFETY: A window's device is set before the driver allocates it and outlives it.
-        unsafe { Device::from_raw((*self.as_raw()).device) }
-    }
-
-    /// Returns a value that differs from that of all other windows that exist.
-    pub(crate) fn address(&self) -> usize {
-        self.as_raw() as usize
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     device::Device,
     dm::{Dm, DriverDm},
     driver::{DriverMr, DriverOps},
-    mr::{Access, Mr, Mw, NewMr},
+    mr::{Access, Mr, NewMr},
     pd::{Pd, UserContext},
     scatterlist::{Elements, MappedElements},
 };
@@ -106,13 +106,6 @@ pub(crate) trait DeviceOps: Sized + Send + Sync + 'static {
         fd: c_int,
         access: Access,
     ) -> Result<DriverMr>;
-
-    /// Deallocates a memory window by calling `driver`. Waits for accesses through the window.
-    ///
-    /// # Errors
-    ///
-    /// `EINTR` if the process is killed meanwhile; the errors of `driver`.
-    fn dealloc_mw(&self, mw: &Mw, driver: impl FnOnce() -> Result) -> Result;
 
     /// Checks that the properties of an MR may be changed.
     ///

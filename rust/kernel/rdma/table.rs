@@ -9,7 +9,7 @@ use super::{
     device::Device,
     dm::{Dm, DriverDm, GivenUpDm},
     driver::DriverMr,
-    mr::{Access, Mr, Mw, NewMr},
+    mr::{Access, Mr, NewMr},
     ops::{Attrs, DeviceOps},
     pd::{Pd, UserContext},
     scatterlist::Elements,
@@ -46,7 +46,6 @@ impl Operations {
         ops.dereg_mr = Some(dereg_mr::<T>);
         ops.alloc_mr = Some(alloc_mr::<T>);
         ops.map_mr_sg = Some(map_mr_sg::<T>);
-        ops.dealloc_mw = Some(dealloc_mw::<T>);
         Self(ops)
     }
 
@@ -226,14 +225,6 @@ callbacks! {
             // SAFETY: The MR belongs to the caller, who does not use it meanwhile.
             unsafe { (*mr.as_raw()).page_size = data.page_size(mr) };
         })
-    }
-
-    /// Deallocates a memory window.
-    fn dealloc_mw(mw: &Mw) -> Result {
-        let driver = T::driver();
-        let driver = driver.table().dealloc_mw.ok_or_else(eopnotsupp)?;
-        // SAFETY: The argument is the core's.
-        T::of(mw.device())?.dealloc_mw(mw, || to_result(unsafe { driver(mw.as_raw()) }))
     }
 }
 

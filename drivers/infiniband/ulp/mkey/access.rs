@@ -50,25 +50,26 @@ fn region_of(mr: &Claimed) -> Result<ArcBorrow<'_, Region>> {
     mr.object::<Region>().ok_or(EINVAL)
 }
 
-/// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding. For a
-/// `peer`, compares protection domain, QP and rkey again: rxe compares them only when a request
-/// arrives.
+/// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding, if the
+/// binding allows what is `needed` to this node or to `peer`. Compares again what rxe compared when
+/// a request arrived.
 ///
 /// # Errors
 ///
-/// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding; the errors of
-/// `access`.
+/// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding or an access flag is
+/// missing; the errors of `access`.
 #[inline]
 fn with_binding<T>(
     mr: &Claimed,
     iova: u64,
     peer: Option<Peer>,
+    needed: Access,
     access: impl FnOnce(&Binding, u64) -> Result<T>,
 ) -> Result<T> {
     counters::add(Count::Access, 1);
     let run = || {
         let binding = region_of(mr)?.binding.get().ok_or(EINVAL)?;
-        if peer.is_some_and(|peer| !binding.admits(mr, &peer)) {
+        if !binding.allows(mr, peer.as_ref(), needed) {
             return Err(EACCES);
         }
         access(&binding, iova.wrapping_sub(binding.start()))
@@ -81,39 +82,39 @@ fn with_binding<T>(
 ///
 /// # Errors
 ///
-/// The errors of [`Binding::copy`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use
-/// the binding.
+/// The errors of [`Binding::copy`] and of [`with_binding`].
 pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    with_binding(mr, iova, peer, |binding, at| {
-        binding.copy(at, &payload, needed)
+    with_binding(mr, iova, peer, needed, |binding, at| {
+        binding.copy(at, &payload)
     })
 }
 
-/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`.
-/// Returns the result of the driver's code.
+/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`,
+/// which needs the access flag `needed`. Returns the result of the driver's code.
 ///
 /// # Errors
 ///
-/// The errors of `operation`; `EINVAL` if nothing is bound, `EACCES` if the peer may not use the
-/// binding.
+/// The errors of `operation` and of [`with_binding`].
 pub(crate) fn atomic_op(
     mr: &Claimed,
     iova: u64,
     peer: Peer,
+    needed: Right,
     operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
 ) -> Result<c_int> {
-    with_binding(mr, iova, Some(peer), operation)
+    with_binding(mr, iova, Some(peer), needed.into(), operation)
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
 ///
 /// # Errors
 ///
-/// The errors of [`Binding::flush`]; `EINVAL` if nothing is bound, `EACCES` if the peer may not use
-/// the binding.
+/// The errors of [`Binding::flush`] and of [`with_binding`].
 pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: Peer) -> Result {
-    with_binding(mr, iova, Some(peer), |binding, at| {
+    // Without the access flag, the leaves may not be persistent memory.
+    let needed = Right::FlushPersistent.into();
+    with_binding(mr, iova, Some(peer), needed, |binding, at| {
         binding.flush(at, length)
     })
 }

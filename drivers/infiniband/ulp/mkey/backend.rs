@@ -22,7 +22,7 @@ mod slot_value;
 use crate::kernel_ext::sync::racing;
 
 pub(crate) use copy::{Direction, Payload};
-pub(crate) use interface::{Backend, BaseMr, ClaimedMr, DriverWindow, LookedUp, MrRange};
+pub(crate) use interface::{Backend, BaseMr, ClaimedMr, LookedUp, MrRange};
 pub(crate) use rxe::device::{data as device_data, rxe_keeps};
 
 /// The backend of every device that this build extends.

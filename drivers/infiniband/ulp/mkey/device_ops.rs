@@ -17,7 +17,7 @@ use crate::{
             pd::UserContext,
             scatterlist::{Elements, MappedElements},
             table::Operations,
-            Access, Device, DriverDm, Mr, Mw, Pd,
+            Access, Device, DriverDm, Mr, Pd,
         },
         sync::{pending::Timeout, rcu_arc::RcuUnique},
         user::User,
@@ -179,7 +179,7 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let binding = Binding::new(layout, leaves, access, pd, None, None, MAX_PIECES)?;
+        let binding = Binding::new(layout, leaves, access, pd, None, MAX_PIECES)?;
         let binding = RcuUnique::new(binding, GFP_KERNEL)?;
         let region = self.core.adopt(mr, Kind::Dm, charge)?;
         region.bind_first(&self.core.pins, mr, binding);
@@ -238,9 +238,8 @@ impl DeviceOps for MkeyDevice {
         Hw::driver_ops().alloc_mr(pd, u32::try_from(pages)?, |mr| {
             // The import must be in the table before a program can find the MR: dereg_mr drops the
             // import with the region.
-            let kind = Kind::DmaBuf { import, access };
-            let region = self.core.adopt(&mr, kind, charge)?;
-            let Kind::DmaBuf { import, .. } = &region.kind else {
+            let region = self.core.adopt(&mr, Kind::DmaBuf(import), charge)?;
+            let Kind::DmaBuf(import) = &region.kind else {
                 return Err(EINVAL);
             };
             // SAFETY: The region has the import, and is in the table until the MR was deregistered.
@@ -281,14 +280,6 @@ impl DeviceOps for MkeyDevice {
             self.core.forget(region);
         }
         Ok(region)
-    }
-
-    fn dealloc_mw(&self, mw: &Mw, driver: impl FnOnce() -> Result) -> Result {
-        // Only processes have windows.
-        self.core.windows.close(mw.address(), end_timeout(true))?;
-        driver()?;
-        drop(self.core.windows.forget(mw.address()));
-        Ok(())
     }
 
     fn may_rereg(&self, mr: &Mr) -> Result {

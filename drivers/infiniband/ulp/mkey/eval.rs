@@ -10,11 +10,7 @@
 
 use crate::{
     backend::{Backend, BaseMr, Direction, Hw, Payload},
-    kernel_ext::{
-        error::eopnotsupp,
-        rdma::{mr::Right, Access},
-        sched,
-    },
+    kernel_ext::sched,
     layout::{Row, Segment},
     region::binding::{Binding, Leaf, LeafPlace},
 };
@@ -48,24 +44,12 @@ impl Leaf {
                 let row = Row::of(0, addr, len);
                 base.copy(Segment::Row(row), *delta, &payload)
             }
-            LeafPlace::Key(binding) => {
-                binding.copy(addr.wrapping_sub(self.start), &payload, Access::empty())
-            }
+            LeafPlace::Key(binding) => binding.copy(addr.wrapping_sub(self.start), &payload),
         }
     }
 }
 
 impl Binding {
-    /// Checks that the access flags of the binding include `needed`.
-    /// Fails with `EACCES` if one is missing.
-    #[inline]
-    fn allows(&self, needed: Access) -> Result {
-        if !self.access.contains_all(needed) {
-            return Err(EACCES);
-        }
-        Ok(())
-    }
-
     /// Returns the MR of leaf `index` of `leaves`, if it still allows the access, and the number to
     /// add to the addresses of the leaf.
     ///
@@ -102,16 +86,15 @@ impl Binding {
         Ok((target, offset.wrapping_add(before)))
     }
 
-    /// Copies all of `payload` from or to the bytes from `offset` on. Requires the access flags
-    /// `needed`.
+    /// Copies all of `payload` from or to the bytes from `offset` on. The caller has compared the
+    /// access flags of the binding ([`Self::allows`]), also for the functions below.
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, `EACCES` if access flags are missing, those of faulting pages in. The
+    /// `EINVAL` out of range, the errors of [`BaseMr::allows`], those of faulting pages in. The
     /// bytes before a leaf that fails are copied, as with several SGEs.
     #[inline]
-    pub(crate) fn copy(&self, offset: u64, payload: &Payload<'_>, needed: Access) -> Result {
-        self.allows(needed)?;
+    pub(crate) fn copy(&self, offset: u64, payload: &Payload<'_>) -> Result {
         let (binding, offset) = self.locate(offset, payload.len())?;
         let (layout, leaves) = binding.memory();
         let write = payload.direction() == Direction::ToMemory;
@@ -137,8 +120,7 @@ impl Binding {
 
     /// Returns the MR and the address of an access that cannot be split. Its bytes must be in one
     /// piece of each level of keys.
-    fn resolve(&self, offset: u64, len: u64, needed: Right) -> Result<(&LeafMr, u64)> {
-        self.allows(needed.into())?;
+    fn resolve(&self, offset: u64, len: u64) -> Result<(&LeafMr, u64)> {
         let (mut binding, mut at) = (self, offset);
         loop {
             let run = binding.layout.resolve(at, len)?;
@@ -169,14 +151,14 @@ impl Binding {
         swap_add: u64,
         original: &mut u64,
     ) -> Result<c_int> {
-        let (base, iova) = self.resolve(offset, 8, Right::RemoteAtomic)?;
+        let (base, iova) = self.resolve(offset, 8)?;
         Ok(base.atomic_op(iova, opcode, compare, swap_add, original))
     }
 
     /// Writes eight bytes at `offset` in one atomic write. The errors are those of
     /// [`Self::atomic_op`].
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
-        let (base, iova) = self.resolve(offset, 8, Right::RemoteWrite)?;
+        let (base, iova) = self.resolve(offset, 8)?;
         Ok(base.atomic_write(iova, value))
     }
 
@@ -184,12 +166,8 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::copy`]; `EOPNOTSUPP` without the access flag `FLUSH_PERSISTENT`,
-    /// because the leaves may not be persistent memory.
+    /// The errors of [`Self::copy`].
     pub(crate) fn flush(&self, offset: u64, len: u64) -> Result {
-        if !self.access.contains(Right::FlushPersistent) {
-            return Err(eopnotsupp());
-        }
         let (binding, offset) = self.locate(offset, len)?;
         let (layout, leaves) = binding.memory();
         for row in layout.rows(offset, len)? {

@@ -22,10 +22,7 @@ use crate::{
         worker::call_timeout,
     },
     parameters,
-    region::{
-        binding::MAX_ENTRIES, fast_reg::FastReg, state::Pins, table::Regions, window::Windows,
-        Kind, Region,
-    },
+    region::{binding::MAX_ENTRIES, fast_reg::FastReg, state::Pins, table::Regions, Kind, Region},
 };
 use kernel::{prelude::*, sync::Arc};
 
@@ -37,8 +34,6 @@ pub(crate) struct Core {
     /// The regions of this module, by the indices of their MRs.
     #[pin]
     pub(crate) regions: Regions,
-    #[pin]
-    pub(crate) windows: Windows,
     /// The pins of the MRs to which bindings refer.
     pub(crate) pins: Arc<Pins>,
     pub(crate) hw: Hw,
@@ -74,7 +69,6 @@ impl Core {
         )?;
         Ok(pin_init!(Self {
             regions <- Regions::new(),
-            windows <- Windows::new(),
             pins,
             hw,
             pd,
@@ -94,17 +88,6 @@ impl Core {
     pub(crate) fn adopt(&self, mr: &Mr, kind: Kind, charge: OwnerCharge) -> Result<Arc<Region>> {
         let user = charge.user();
         let maker = user.map(|_| Process::current());
-        self.adopt_of(mr, kind, maker, charge)
-    }
-
-    /// The same for a region that `maker` made, or a kernel user.
-    pub(crate) fn adopt_of(
-        &self,
-        mr: &Mr,
-        kind: Kind,
-        maker: Option<Process>,
-        charge: OwnerCharge,
-    ) -> Result<Arc<Region>> {
         let region = Region::new(mr, kind, maker, charge)?;
         self.regions.insert(&region)?;
         if let Some(mr) = Hw::claimed(mr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The regions of this module: keys, MRs over device memory, MRs for fast registration, shadow MRs
-//! of memory windows, and MRs over dma-bufs.
+//! The regions of this module: keys, MRs over device memory, MRs for fast registration, and MRs over
+//! dma-bufs.
 //!
 //! | file | what |
 //! |---|---|
@@ -19,7 +19,6 @@
 //! | `region/show.rs` | the regions of a device in debugfs |
 //! | `region/unbind.rs` | unbinds |
 //! | `region/revocable.rs` | keys that the deregistration of a leaf unbinds |
-//! | `region/window.rs` | the shadow MRs of memory windows |
 //!
 //! # Locking
 //!
@@ -45,7 +44,7 @@
 //! `edit` serialises its changes. After a change, requests with the old lkey or rkey fail. A peer's
 //! request with the old rkey fails even if it is in progress: rxe compares the whole rkey when a
 //! request arrives, and copies bytes later. A binding therefore has a key portion, which is
-//! compared when bytes are copied (`Binding::admits`). The lkey of a request of this node is not
+//! compared when bytes are copied (`Binding::allows`). The lkey of a request of this node is not
 //! compared again, because rxe does not pass it on.
 //!
 //! A kernel user chooses the key portion of the next bind by `ib_update_fast_reg_key()`, which
@@ -66,7 +65,6 @@ pub(crate) mod staged;
 pub(crate) mod state;
 pub(crate) mod table;
 mod unbind;
-pub(crate) mod window;
 
 pub(crate) use binding::rights;
 
@@ -76,7 +74,7 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         dma_buf::Import,
-        rdma::{mr_key, Access, Mr},
+        rdma::{mr_key, Mr},
         sched::Process,
         sync::{
             lock::{new_many_mutex, LockMany, Many, ManyMutex},
@@ -127,15 +125,8 @@ pub(crate) enum Kind {
     Dm,
     /// A region for fast registration by kernel users. Its binding is the active layout.
     FastReg(Arc<FastReg>),
-    /// The shadow MR of a memory window over an MR of another kind.
-    Window,
     /// One of the driver's MRs over a dma-buf, with no binding.
-    DmaBuf {
-        /// The memory.
-        import: Import,
-        /// The access flags of the MR. The driver does not get `MW_BIND`, see `region/window.rs`.
-        access: Access,
-    },
+    DmaBuf(Import),
 }
 
 /// The values that `Region::edit` protects, besides the binding and the key portion.
@@ -327,15 +318,6 @@ impl Region {
     /// Returns why the last recorded bind was refused.
     pub(crate) fn refused(&self) -> Refused {
         *self.refused.lock()
-    }
-
-    /// Returns the access flags of the region. `leaf` are the access flags that the region has as a
-    /// leaf.
-    pub(crate) fn rights(&self, leaf: Access) -> Access {
-        match &self.kind {
-            Kind::DmaBuf { access, .. } => *access,
-            _ => leaf,
-        }
     }
 }
 

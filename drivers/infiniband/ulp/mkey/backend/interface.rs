@@ -12,7 +12,7 @@ use crate::{
         memory::SharedMemory,
         rdma::{
             device::NewDevice, driver::DriverOps, mr::NewMr, pd::UserContext, table::Operations,
-            Access, Mr, Pd,
+            Access, Device, Mr, Pd,
         },
         user::User,
     },
@@ -61,20 +61,14 @@ pub(crate) enum LookedUp<'a, B, C> {
     Unfit,
 }
 
-/// A window of the driver. It may be deallocated at any time.
-pub(crate) trait DriverWindow {
-    /// A reference, which keeps the window from being deallocated.
-    type Held;
-
-    /// Returns a value that differs from that of all other windows that exist.
-    fn address(&self) -> usize;
-
-    /// Takes a reference; [`None`] if the window was deallocated.
-    fn hold(&self) -> Option<Self::Held>;
-
-    /// Returns `true` if the driver has bound the window to the MR `shadow`, or if the window was
-    /// deallocated.
-    fn is_over(&self, shadow: &Mr) -> bool;
+/// A memory window that is bound to a claimed MR.
+pub(crate) struct ShownWindow {
+    /// The rkey of the window.
+    pub(crate) rkey: u32,
+    /// The lkey of the MR.
+    pub(crate) lkey: u32,
+    /// The length in bytes.
+    pub(crate) length: u64,
 }
 
 /// The type of the objects in the slots of claimed MRs.
@@ -141,9 +135,6 @@ pub(crate) trait ClaimedMr: Deref<Target = Mr> {
 ///
 /// This holds a reference to the MR. The pin in the leaf keeps the MR from being deregistered.
 pub(crate) trait BaseMr: Clone + Send + Sync {
-    /// Returns the address of the MR.
-    fn mr(&self) -> *const Mr;
-
     /// Returns `true` for an ODP MR.
     fn is_on_demand(&self) -> bool;
 
@@ -290,6 +281,10 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// Returns the page size of an MR that is not for fast registration of scatterlists with gaps.
     fn page_size(&self, mr: &Mr) -> u32;
+
+    /// Returns the memory windows of `device` that are bound to claimed MRs, in the order of their
+    /// indices.
+    fn windows(&self, device: &Device) -> impl Iterator<Item = ShownWindow>;
 
     /// Returns `true` if memory windows are bound to one of the driver's MRs.
     fn has_windows(&self, mr: &Mr) -> bool;

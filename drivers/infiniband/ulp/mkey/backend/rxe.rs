@@ -9,7 +9,6 @@
 //! | `rxe/provider.c` | the provider of rxe's devices; the table of operations of MRs; work requests |
 //! | `rxe/mr_ops.rs` | the operations that rxe calls for MRs of this module |
 //! | `rxe/claimed.rs`, `rxe/mr.c` | rxe's MRs, and those that this module has claimed |
-//! | `rxe/mw.rs` | memory windows |
 //! | `rxe/base.rs` | one of rxe's MRs: its rights, its atomics |
 //! | `rxe/pages.rs`, `rxe/rxe_odp_page.c` | its memory: a list of pages, ODP pages, or all memory |
 //! | `rxe/find.rs` | the MR that an lkey names |
@@ -27,7 +26,6 @@ mod claimed;
 pub(crate) mod device;
 mod find;
 mod mr_ops;
-mod mw;
 mod pages;
 mod rereg;
 
@@ -36,7 +34,7 @@ use claimed::{ClaimedRxeMr, RxeMr};
 
 use crate::{
     backend::{
-        interface::{Backend, LookedUp},
+        interface::{Backend, LookedUp, ShownWindow},
         pins::{NoDereg, Unpinned},
     },
     kernel_ext::{
@@ -46,9 +44,10 @@ use crate::{
             device::NewDevice,
             driver::DriverOps,
             mr::{NewMr, Right},
+            mr_key,
             pd::UserContext,
             table::Operations,
-            Access, Mr, Pd,
+            Access, Device, Mr, Pd,
         },
         sync::smp_mb,
         user::User,
@@ -57,7 +56,7 @@ use crate::{
 use bindings::{
     rxe_mr_state_RXE_MR_STATE_INVALID as INVALID, rxe_mr_state_RXE_MR_STATE_VALID as VALID,
 };
-use core::ptr;
+use core::{iter, ptr};
 use kernel::{
     error::to_result,
     page::{PAGE_SHIFT, PAGE_SIZE},
@@ -180,6 +179,28 @@ impl Backend for Rxe {
             .min(u32::BITS - 1)
     }
 
+    fn windows(&self, device: &Device) -> impl Iterator<Item = ShownWindow> {
+        let mut from = Some(0);
+        iter::from_fn(move || {
+            let mut found = bindings::ib_mkey_rxe_mw {
+                rkey: 0,
+                lkey: 0,
+                length: 0,
+            };
+            let index = from.filter(|_| device::is_ours(device))?;
+            // SAFETY: The device belongs to rxe.
+            if !unsafe { bindings::ib_mkey_rxe_find_mw(device.as_raw(), index, &mut found) } {
+                return None;
+            }
+            from = mr_key::index(found.rkey).checked_add(1);
+            Some(ShownWindow {
+                rkey: found.rkey,
+                lkey: found.lkey,
+                length: found.length,
+            })
+        })
+    }
+
     fn has_windows(&self, mr: &Mr) -> bool {
         RxeMr::of(mr).is_some_and(|mr| mr.num_mw() > 0)
     }
@@ -195,7 +216,7 @@ impl Backend for Rxe {
         let state = private.state();
         private.set_state(INVALID);
         // Orders the state before the check for windows. Pairs with the barrier of the counting in
-        // `rxe_do_bind_mw()` of rxe.
+        // `rxe_mw_new_binding()` of rxe.
         smp_mb();
         // A window may have been bound since the check above.
         if private.num_mw() > 0 {

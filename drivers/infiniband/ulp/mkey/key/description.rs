@@ -276,7 +276,6 @@ impl<'a> Description<'a> {
             self.access,
             key.pd,
             Some(charge),
-            None,
             key.most_pieces,
         )?;
         binding.number = number;

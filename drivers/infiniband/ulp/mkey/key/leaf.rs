@@ -3,10 +3,10 @@
 //! Leaves: the MR or key that an lkey names.
 
 use crate::{
-    backend::{Backend, BaseMr, ClaimedMr, Hw, LookedUp},
+    backend::{Backend, ClaimedMr, Hw, LookedUp},
     kernel_ext::{
         error::{eloop, eopnotsupp},
-        rdma::{mr_key, Access, Mr, Pd},
+        rdma::{mr_key, Access, Pd},
     },
     mkey_core::Core,
     region::{
@@ -15,7 +15,6 @@ use crate::{
         Kind, Region,
     },
 };
-use core::ptr;
 use kernel::prelude::*;
 
 /// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. `len` is not zero.
@@ -50,20 +49,8 @@ impl Core {
         depth: usize,
         of: Option<PinnedFor>,
     ) -> Result<Leaf> {
-        Ok(self.pin_named(lkey, pd, depth, of)?.0)
-    }
-
-    /// Looks up and pins as [`Self::pin_leaf`] does. Also returns the address of the MR or key that
-    /// `lkey` names, which no other MR has while the leaf exists.
-    pub(crate) fn pin_named(
-        &self,
-        lkey: u32,
-        pd: &Pd,
-        depth: usize,
-        of: Option<PinnedFor>,
-    ) -> Result<(Leaf, *const Mr)> {
         let index = mr_key::index(lkey);
-        let ((leaf, mr), pin) = Pins::pin(&self.pins, index, of, |held| {
+        let (leaf, pin) = Pins::pin(&self.pins, index, of, |held| {
             // SAFETY: The leaf has the pin that this call makes, and drops it last.
             Ok(match unsafe { self.hw.find(held, lkey, pd)? } {
                 LookedUp::Memory { len: 0, .. } => return Err(ERANGE),
@@ -72,23 +59,18 @@ impl Core {
                     start,
                     len,
                     access,
-                } => {
-                    let mr = base.mr();
-                    (memory(lkey, base, (start, len), access), mr)
-                }
+                } => memory(lkey, base, (start, len), access),
                 LookedUp::Own(mr) => {
                     let region = mr.object::<Region>().ok_or(ENOENT)?;
-                    let mr: &Mr = mr;
-                    (own_leaf(&region, lkey, depth)?, ptr::from_ref(mr))
+                    own_leaf(&region, lkey, depth)?
                 }
                 LookedUp::Unfit => return Err(eopnotsupp()),
             })
         })?;
-        let leaf = Leaf {
+        Ok(Leaf {
             _pin: Some(pin),
             ..leaf
-        };
-        Ok((leaf, mr))
+        })
     }
 
     /// Copies bytes of one of the driver's MRs, from address `addr` on, without a pin. Returns
@@ -139,9 +121,7 @@ fn own_leaf(region: &Region, lkey: u32, depth: usize) -> Result<Leaf> {
             )
         }
         // `find` returns an MR over a dma-buf as memory, because it is one of the driver's MRs.
-        Kind::DmaBuf { .. } => return Err(eopnotsupp()),
-        // Users cannot name the MR of a window.
-        Kind::Window => return Err(ENOENT),
+        Kind::DmaBuf(_) => return Err(eopnotsupp()),
     };
     Ok(Leaf {
         lkey,

@@ -78,7 +78,6 @@ impl Key<'_> {
             Access::empty(),
             self.pd,
             Some(charge),
-            None,
             MAX_PIECES,
         )?;
         Ok(RcuUnique::new(binding, GFP_MAYFAIL)?.share())

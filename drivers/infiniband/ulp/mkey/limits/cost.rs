@@ -39,6 +39,9 @@ pub(crate) const LEAF: i64 = 256;
 /// Bytes of the layout over memory of keys over keys, without its blocks or entries and leaves.
 pub(crate) const FLAT: i64 = 384;
 
+/// Bytes of the binding of a memory window: rxe's structure, and the leaf with its pin.
+pub(crate) const WINDOW: i64 = 512;
+
 /// Bytes that rxe keeps for each page of an MR.
 const PAGE: usize = 16;
 

@@ -161,11 +161,6 @@ impl OwnerCharge {
         self.owner.user()
     }
 
-    /// Returns the owner.
-    pub(crate) fn owner(&self) -> &Arc<Owner> {
-        &self.owner
-    }
-
     /// Returns the number of workers that wait for the owner.
     pub(crate) fn waits(&self) -> &WaitingWorkers {
         self.owner.waits()

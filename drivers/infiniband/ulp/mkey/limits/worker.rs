@@ -12,9 +12,9 @@
 //! needs its first worker still finds one. Kernel users have workers of their own number, because
 //! many users together can occupy all others.
 //!
-//! The owner is the one that is charged for the region whose accesses the worker waits for, or for
-//! the region below a memory window. The accesses keep the charge, so the device knows the owner
-//! until they have ended. An owner therefore cannot lose its count and get a new share.
+//! The owner is the one that is charged for the region whose accesses the worker waits for. The
+//! accesses keep the charge, so the device knows the owner until they have ended. An owner therefore
+//! cannot lose its count and get a new share.
 
 use crate::kernel_ext::sync::pending::Timeout;
 use kernel::{

@@ -23,7 +23,7 @@ use crate::{
     layout::{
         AsIndexed, Block, Entry, IndexSlice, Indexed, Indices, Interleaved, Layout, List, Shape,
     },
-    limits::owner::{Owner, OwnerCharge},
+    limits::owner::OwnerCharge,
     region::state::{LeafPin, PinnedFor},
 };
 pub(crate) use room::Room;
@@ -39,10 +39,6 @@ pub(crate) const MAX_INDICES: u32 = crate::bindings::IB_MKEY_MAX_INDICES;
 
 /// The most levels of keys over keys.
 pub(crate) const MAX_DEPTH: usize = 8;
-
-/// The most levels that an access passes: those of keys, and a memory window over the outermost
-/// key.
-pub(crate) const MAX_LEVELS: usize = MAX_DEPTH + 1;
 
 /// The layout type of this module. Its memory need not be contiguous. The parts that only
 /// interleaved and indexed layouts have are in boxes, because most layouts are lists.
@@ -187,8 +183,7 @@ pub(crate) struct Binding {
     pub(crate) pd: usize,
     /// The number of levels of keys, including this one.
     depth: u8,
-    /// The key portion of the rkey by which peers name the binding. The rkey of a memory window is
-    /// in `extra`.
+    /// The key portion of the rkey by which peers name the binding.
     portion: u8,
     /// The bits [`ON_DEMAND`] and [`PEERS_END`].
     marks: u8,
@@ -203,8 +198,6 @@ pub(crate) struct Binding {
 
 /// A part that few bindings have.
 enum Extra {
-    /// The window's address, protection domain, QP and rkey, in a binding of a memory window.
-    Window(Window),
     /// The range of a key that is all bytes of the binding.
     Range(Range),
     /// The bytes of keys over keys, as one layout over memory.
@@ -248,21 +241,6 @@ pub(crate) struct Flat {
     pub(super) _charge: OwnerCharge,
 }
 
-/// The parts of a binding that only a memory window has.
-pub(crate) struct Window {
-    /// The address of the window's first byte.
-    pub(crate) start: u64,
-    /// The protection domain of the window.
-    pub(crate) pd: usize,
-    /// The QP that may use the window; 0 for a window of type 1, which all QPs of the domain may
-    /// use.
-    pub(crate) qp: usize,
-    /// The rkey by which peers name the window while it has this binding.
-    pub(crate) rkey: u32,
-    /// The range of the key that the window is over.
-    pub(crate) range: Option<Range>,
-}
-
 // The documentation says that a binding over one leaf takes 608 bytes beside its entries: the
 // binding with its reference count, the shape, the leaf, and the leaf's pin, each rounded up to a
 // size of the allocator. Only an interleaved layout has a shape. An indexed layout has a smaller
@@ -298,7 +276,6 @@ impl Binding {
     pub(crate) fn range(&self) -> Option<&Range> {
         match self.extra.as_deref() {
             Some(Extra::Range(range)) => Some(range),
-            Some(Extra::Window(window)) => window.range.as_ref(),
             _ => None,
         }
     }
@@ -337,10 +314,9 @@ impl Binding {
         }
     }
 
-    /// Returns the address of the first byte; 0 except for a memory window and a fast registration.
+    /// Returns the address of the first byte; 0 except for a fast registration.
     pub(crate) fn start(&self) -> u64 {
         match self.extra.as_deref() {
-            Some(Extra::Window(window)) => window.start,
             Some(Extra::Registered(registered)) => registered.start,
             _ => 0,
         }
@@ -349,12 +325,6 @@ impl Binding {
     /// Returns `true` if a leaf at any level is an ODP MR.
     fn is_on_demand(&self) -> bool {
         self.marks & ON_DEMAND != 0
-    }
-
-    /// Returns the owner that is charged for the binding; [`None`] if the region's charge covers
-    /// it.
-    pub(crate) fn owner(&self) -> Option<&Arc<Owner>> {
-        self._charge.as_ref().map(OwnerCharge::owner)
     }
 
     /// Makes an empty binding over memory that is never deregistered. The caller fills the binding

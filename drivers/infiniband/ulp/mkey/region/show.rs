@@ -7,6 +7,8 @@
 //! lines is written with one reference.
 
 use crate::{
+    backend::Backend,
+    kernel_ext::{rdma::mr_key, sched::Process},
     layout::{Block, Entry, IndexSlice, Layout},
     mkey_core::Core,
     region::{
@@ -36,15 +38,44 @@ fn kind(region: &Region, binding: Option<&Binding>) -> &'static str {
         },
         Kind::Dm => "dm",
         Kind::FastReg(_) => "fast_reg",
-        Kind::Window => "window",
-        Kind::DmaBuf { .. } => "dmabuf",
+        Kind::DmaBuf(_) => "dmabuf",
     }
 }
 
+/// Writes the PID and name of the process that made a region.
+fn maker(maker: Option<&Process>, f: Out<'_, '_>) -> fmt::Result {
+    match maker {
+        Some(process) => f.write_fmt(fmt!(
+            "{} {}\n",
+            process.number(),
+            BStr::from_bytes(process.name())
+        )),
+        None => f.write_str("0 [kernel]\n"),
+    }
+}
+
+/// Writes a line for each memory window over a region of `core`, with its rkey in place of an lkey.
+/// A worker binds windows, so the process that made the region is shown.
+fn windows(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
+    for window in core.hw.windows(core.pd.device()) {
+        let Some(region) = core.regions.at(mr_key::index(window.lkey)) else {
+            continue;
+        };
+        let depth = region.binding.get().map_or(0, |binding| binding.depth());
+        let (rkey, length, levels) = (window.rkey, window.length, depth.saturating_add(1));
+        f.write_fmt(fmt!(
+            "{device} {rkey:#010x} window {length} 1 0 {levels} 1 0 "
+        ))?;
+        maker(region.maker.as_ref(), f)?;
+    }
+    Ok(())
+}
+
 /// Writes a line for each region of `core`: device, lkey, kind, bytes, entries, the most entries,
-/// levels, leaves, pins, and the PID and name of the process that made the region.
+/// levels, leaves, pins, and the PID and name of the process that made the region. Memory windows
+/// follow.
 pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    core.regions.iter().try_for_each(|region| {
+    for region in core.regions.iter() {
         let pins = core.pins.count(region.index());
         let binding = region.binding.get();
         let binding = binding.as_deref();
@@ -64,19 +95,13 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
             binding.map_or(0, |binding| binding.leaves.len()),
             pins,
         ))?;
-        match &region.maker {
-            Some(process) => f.write_fmt(fmt!(
-                "{} {}\n",
-                process.number(),
-                BStr::from_bytes(process.name())
-            )),
-            None => f.write_str("0 [kernel]\n"),
-        }
-    })
+        maker(region.maker.as_ref(), f)?;
+    }
+    windows(core, device, f)
 }
 
-/// Writes a line for each leaf of each key and memory window: device, the region's lkey, its kind,
-/// and the leaf's lkey.
+/// Writes a line for each leaf of each key and memory window: device, the key's lkey or the window's
+/// rkey, the kind, and the leaf's lkey.
 pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
     for region in core.regions.iter() {
         let mut seen = None;
@@ -84,6 +109,10 @@ pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> 
         while some_leaves(device, &region, &mut seen, at, f)? {
             at += AT_ONCE;
         }
+    }
+    for window in core.hw.windows(core.pd.device()) {
+        let (rkey, lkey) = (window.rkey, window.lkey);
+        f.write_fmt(fmt!("{device} {rkey:#010x} window {lkey:#010x}\n"))?;
     }
     Ok(())
 }
@@ -97,7 +126,7 @@ fn some_leaves(
     at: usize,
     f: Out<'_, '_>,
 ) -> Result<bool, fmt::Error> {
-    if !matches!(region.kind, Kind::Key { .. } | Kind::Window) {
+    if !matches!(region.kind, Kind::Key { .. }) {
         return Ok(false);
     }
     let Some(binding) = region.binding.get() else {

@@ -82,7 +82,6 @@ impl Region {
     }
 
     /// Takes the binding out, without waiting for accesses. No access begins after this returns.
-    /// The caller drops the result, and waits for the retired bindings.
     pub(crate) fn clear(self: &Arc<Self>, mr: &Claimed) -> Option<RcuArc<Binding>> {
         let many = LockMany::new();
         let _edit = many.lock(&self.edit);

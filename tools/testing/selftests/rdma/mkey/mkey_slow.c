@@ -413,51 +413,90 @@ TEST_F(slow_once, workers)
 	EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
 }
 
-static int slow_dealloc_later(void *mw)
+enum end { INVALIDATE, REBIND, DEALLOC };
+
+FIXTURE(slow_end)
 {
-	/* the invalidation waits now */
-	usleep(PAUSE);
-	return ibv_dealloc_mw(mw);
+	struct slow_test t;
+};
+
+FIXTURE_VARIANT(slow_end)
+{
+	enum end end;
+	enum ibv_mw_type type;
+};
+
+FIXTURE_VARIANT_ADD(slow_end, invalidate) { .end = INVALIDATE, .type = IBV_MW_TYPE_2 };
+FIXTURE_VARIANT_ADD(slow_end, rebind) { .end = REBIND, .type = IBV_MW_TYPE_1 };
+FIXTURE_VARIANT_ADD(slow_end, dealloc) { .end = DEALLOC, .type = IBV_MW_TYPE_2 };
+
+FIXTURE_SETUP(slow_end)
+{
+	SLOW_SETUP(&self->t);
+}
+
+FIXTURE_TEARDOWN(slow_end)
+{
+	EXPECT_EQ(0, slow_test_free(&self->t));
 }
 
 /*
- * A memory window is invalidated and deallocated while an access through it waits for a page. The
- * worker that invalidates the window waits for a limited time; the deallocation waits for the
- * access.
+ * Ends what @mw gives to a peer. The QP of an access that fails goes to the error state, so the
+ * request may complete as flushed.
  */
-TEST_F(slow_once, dealloc_of_a_window_during_an_invalidation)
+static const char *slow_end_window(struct slow_test *t, enum end end, struct ibv_mw **mw)
+{
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = (*mw)->rkey };
+	struct mkt_setup *s = &t->s;
+	struct ibv_wc wc;
+
+	switch (end) {
+	case INVALIDATE:
+		if (mkt_post_send(&s->pair.end[1], &inv, 1) || mkt_poll(&s->pair.end[1], &wc))
+			return "the invalidation";
+		return NULL;
+	case REBIND:
+		return mkt_bind_window(&t->other.end[1], *mw, s->plain[1].mr, s->plain[1].addr,
+				       0, 0) ? "the bind to nothing" : NULL;
+	default:
+		if (ibv_dealloc_mw(*mw))
+			return "the deallocation";
+		*mw = NULL;
+		return NULL;
+	}
+}
+
+/*
+ * A memory window over a key ends while an access through it waits for a page. The access fails
+ * before the page arrives. Nothing refers to the key afterwards.
+ */
+TEST_F(slow_end, of_a_window)
 {
 	unsigned int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-	struct slow_thread *thread = &self->t.thread[0];
 	struct mkt_setup *s = &self->t.s;
-	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
-	int status = IBV_WC_SUCCESS, deallocated;
-	bool waits = false;
-	const char *wrong;
+	int status = -1, unbound = -1;
 	struct ibv_mw *mw;
+	const char *wrong;
 
-	mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
+	mw = ibv_alloc_mw(s->dev[1].pd, variant->type);
 	ASSERT_NE(NULL, mw);
 	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, self->t.mr[1],
 				    slow_page(&self->t, 0), LENGTH));
 	ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], mw, s->key[1], 0, LENGTH, remote));
-	inv.rkey = mw->rkey;
-	wrong = slow_hold(&self->t, MKT_WRITE, mw->rkey);
-	if (!wrong && mkt_post_send(&s->pair.end[1], &inv, 1))
-		wrong = "the post of the invalidation";
-	slow_run(thread, slow_dealloc_later, mw);
+	wrong = slow_hold(&self->t, MKT_WRITE, mw->rkey) ?:
+		slow_end_window(&self->t, variant->end, &mw);
 	if (!wrong) {
 		/* the page is still held back */
-		status = slow_status(&s->pair.end[1], 1);
-		waits = atomic_load(&thread->running);
+		status = slow_status(&s->pair.end[0], 1);
+		unbound = ibmkey_unbind(s->key[1]);
 	}
 	mkt_slow_hold(&self->t.slow, false);
-	deallocated = slow_join(thread);
 	slow_expect(_metadata, wrong);
-	EXPECT_LT(IBV_WC_SUCCESS, status);
-	EXPECT_TRUE(waits);
-	EXPECT_EQ(0, deallocated);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, status);
+	EXPECT_EQ(0, unbound);
 	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
+	if (mw)
+		EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
 TEST_HARNESS_MAIN

@@ -221,6 +221,31 @@ TEST_F(wrights, flags)
 		  mkt_try(&self->s, self->mw->rkey, MKT_FETCH_ADD, AT, 8));
 }
 
+/* after another bind, the former rkey of the window fails in every verb */
+TEST_F(wrights, stale_rkey)
+{
+	static const enum mkt_op ops[] = {
+		MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
+	};
+	uint32_t stale, now;
+	unsigned int o;
+
+	wrights_open(_metadata, self, IBV_MW_TYPE_1, REMOTE | IBV_ACCESS_FLUSH_GLOBAL);
+	stale = self->mw->rkey;
+	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], self->mw, self->mr, AT, LENGTH,
+				     REMOTE | IBV_ACCESS_FLUSH_GLOBAL));
+	now = self->mw->rkey;
+	ASSERT_NE(stale, now);
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, stale, ops[o], AT, 8));
+		EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, now, ops[o], AT, 8));
+	}
+	EXPECT_EQ(IBV_WC_SUCCESS, wrights_flush(self, true, 0, 0));
+	self->mw->rkey = stale;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, wrights_flush(self, true, 0, 0));
+	self->mw->rkey = now;
+}
+
 /* a READ through a window is sent again, also after the window was invalidated */
 static void wrights_send_again(struct __test_metadata *_metadata, FIXTURE_DATA(wrights) *self,
 			       bool device_memory, unsigned int access, uint64_t first)

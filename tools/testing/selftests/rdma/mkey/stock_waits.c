@@ -20,7 +20,7 @@
 
 #define SIZE (16 * PAGE)
 
-enum access { BY_WRITE, BY_SEND, BY_DATAGRAM, BY_WINDOW, BY_PREFETCH, BY_KEY };
+enum access { BY_WRITE, BY_SEND, BY_DATAGRAM, BY_WINDOW, BY_WINDOW_1, BY_PREFETCH, BY_KEY };
 enum end {
 	DESTROY_QP,
 	DESTROY_QP_LIBRARY,
@@ -29,6 +29,8 @@ enum end {
 	DEREG_OTHER,
 	DESTROY_AH,
 	DEALLOC_MW,
+	INVALIDATE_MW,
+	BIND_MW,
 	BIND_KEY,
 	DEREG_KEY,
 	CLOSE,
@@ -45,7 +47,7 @@ struct waits_child {
 	struct ibv_mr *mr;	/* of all of it, on demand, side 1 */
 	struct ibv_mr *other;	/* of present memory, on demand, side 1 */
 	struct ibv_mr *plain;	/* side 0 */
-	struct ibv_mw *mw;	/* over mr */
+	struct ibv_mw *mw;	/* over mr, of type 2 or 1 */
 	struct ibv_mr *key;	/* over mr */
 	uint8_t bytes[PAGE];
 };
@@ -87,7 +89,18 @@ FIXTURE_VARIANT_ADD(waits, dereg_mr_send) { .by = BY_SEND, .end = DEREG_MR };
 FIXTURE_VARIANT_ADD(waits, dereg_mr_prefetch) { .by = BY_PREFETCH, .end = DEREG_MR };
 FIXTURE_VARIANT_ADD(waits, dereg_other_prefetch) { .by = BY_PREFETCH, .end = DEREG_OTHER };
 FIXTURE_VARIANT_ADD(waits, destroy_ah) { .by = BY_DATAGRAM, .end = DESTROY_AH, .succeeds = true };
-FIXTURE_VARIANT_ADD(waits, dealloc_mw) { .by = BY_WINDOW, .end = DEALLOC_MW };
+FIXTURE_VARIANT_ADD(waits, dealloc_mw) {
+	.by = BY_WINDOW, .end = DEALLOC_MW, .status = IBV_WC_REM_ACCESS_ERR,
+};
+FIXTURE_VARIANT_ADD(waits, dealloc_mw_1) {
+	.by = BY_WINDOW_1, .end = DEALLOC_MW, .status = IBV_WC_REM_ACCESS_ERR,
+};
+FIXTURE_VARIANT_ADD(waits, invalidate_mw) {
+	.by = BY_WINDOW, .end = INVALIDATE_MW, .status = IBV_WC_REM_ACCESS_ERR,
+};
+FIXTURE_VARIANT_ADD(waits, bind_mw) {
+	.by = BY_WINDOW_1, .end = BIND_MW, .status = IBV_WC_REM_ACCESS_ERR,
+};
 FIXTURE_VARIANT_ADD(waits, close_file) { .by = BY_WRITE, .end = CLOSE, .unmap = true };
 /* calls that wait for the page, or a process that makes none */
 FIXTURE_VARIANT_ADD(waits, bind_key) { .by = BY_KEY, .end = BIND_KEY, .stays = true };
@@ -250,7 +263,7 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap)
 		return mkt_post_send(&c->qp[0], &write, 1);
 	if (by == BY_SEND || by == BY_DATAGRAM)
 		return mkt_post_send(&c->qp[1], &send, 1);
-	c->mw = ibv_alloc_mw(c->dev[1].pd, IBV_MW_TYPE_2);
+	c->mw = ibv_alloc_mw(c->dev[1].pd, by == BY_WINDOW_1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
 	if (!c->mw || mkt_bind_window(&c->qp[1], c->mw, c->mr, (uintptr_t)c->map, SIZE,
 				      IBV_ACCESS_REMOTE_WRITE))
 		return EIO;
@@ -260,6 +273,9 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap)
 
 static int waits_end(struct waits_child *c, enum end end)
 {
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
+	struct ibv_wc wc;
+
 	switch (end) {
 	case DESTROY_QP:
 		return mkt_raw_qp_destroy(c->qp[1].qp);
@@ -275,6 +291,14 @@ static int waits_end(struct waits_child *c, enum end end)
 		return ibv_destroy_ah(c->qp[1].ah);
 	case DEALLOC_MW:
 		return ibv_dealloc_mw(c->mw);
+	case INVALIDATE_MW:
+		/* the access fails, and puts the queue pair into the error state */
+		inv.rkey = c->mw->rkey;
+		return mkt_post_send(&c->qp[1], &inv, 1) ?: mkt_poll(&c->qp[1], &wc);
+	case BIND_MW:
+		/* to nothing; it may complete as flushed for the same reason */
+		mkt_bind_window(&c->qp[1], c->mw, c->mr, (uintptr_t)c->map, 0, 0);
+		return 0;
 	case BIND_KEY:
 		return waits_bind(c);
 	case DEREG_KEY:

@@ -12,10 +12,7 @@ use super::{
 use crate::{
     backend::{copy::Payload, interface::BaseMr},
     bindings::ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
-    kernel_ext::{
-        rdma::{mr::Right, Mr},
-        sched,
-    },
+    kernel_ext::{rdma::mr::Right, sched},
     layout::Segment,
 };
 use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*, sync::aref::ARef};
@@ -71,11 +68,6 @@ impl Base {
 }
 
 impl BaseMr for Base {
-    fn mr(&self) -> *const Mr {
-        let mr: &Mr = &self.mr;
-        mr
-    }
-
     #[inline]
     fn is_on_demand(&self) -> bool {
         self.kind == Kind::OnDemand

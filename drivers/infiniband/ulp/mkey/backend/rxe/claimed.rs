@@ -36,10 +36,7 @@ use crate::{
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
     },
     kernel_ext::{
-        rdma::{
-            mr::{NewMr, Right},
-            Access, Device, Mr,
-        },
+        rdma::{mr::NewMr, Access, Device, Mr},
         sync::racing::{load_acquire, read_once, store_release, write_once},
     },
 };
@@ -374,10 +371,7 @@ impl ClaimedMr for ClaimedRxeMr {
 
     fn publish(&self, range: MrRange, access: Access) {
         self.0.set_range(range);
-        // With `MW_BIND`, rxe would bind windows directly to the MR, see `region/window.rs`. With
-        // `ZERO_BASED`, rxe would bind no window to the MR.
-        self.0
-            .set_access(access & !(Right::MwBind | Right::ZeroBased));
+        self.0.set_access(access);
         self.0.set_state(VALID);
     }
 

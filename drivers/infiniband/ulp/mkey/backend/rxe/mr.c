@@ -69,41 +69,47 @@ void ib_mkey_rxe_put_mr(struct rxe_mr *mr)
 	kref_put(&mr->elem.ref_cnt, release);
 }
 
-struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index)
+/* Describes @mw if it is bound to an MR of ib_mkey. */
+static bool describe_mw(struct rxe_mw *mw, struct ib_mkey_rxe_mw *found)
 {
-	return get_object(&to_rdev(ibdev)->mw_pool, index);
+	struct rxe_mw_binding *binding;
+	bool is_bound;
+
+	spin_lock_bh(&mw->lock);
+	binding = mw->binding;
+	is_bound = binding && binding->mr->ops;
+	if (is_bound)
+		*found = (struct ib_mkey_rxe_mw){
+			.rkey = mw->rkey,
+			.lkey = READ_ONCE(binding->mr->lkey),
+			.length = binding->length,
+		};
+	spin_unlock_bh(&mw->lock);
+
+	return is_bound;
 }
 
 /*
- * Returns the window at a pool index, with a reference, if its address is @mw. Returns NULL for
- * another window. @mw may be freed.
+ * Describes the first window from pool index @from on that is bound to an MR of ib_mkey. Returns
+ * false if there is none.
  */
-struct rxe_mw *ib_mkey_rxe_hold_mw(struct ib_device *ibdev, u32 index, const struct rxe_mw *mw)
+bool ib_mkey_rxe_find_mw(struct ib_device *ibdev, u32 from, struct ib_mkey_rxe_mw *found)
 {
-	struct rxe_mw *held = ib_mkey_rxe_get_mw(ibdev, index);
+	struct rxe_pool *pool = &to_rdev(ibdev)->mw_pool;
+	unsigned long index = from;
+	struct rxe_mw *mw;
+	bool is_bound;
 
-	if (held && held != mw) {
-		ib_mkey_rxe_put_mw(held);
-		held = NULL;
+	while (xa_find(&pool->xa, &index, U32_MAX, XA_PRESENT)) {
+		mw = get_object(pool, index);
+		is_bound = mw && describe_mw(mw, found);
+		if (mw)
+			kref_put(&mw->elem.ref_cnt, release);
+		if (is_bound)
+			return true;
+		index++;
 	}
-	return held;
-}
-
-void ib_mkey_rxe_put_mw(struct rxe_mw *mw)
-{
-	kref_put(&mw->elem.ref_cnt, release);
-}
-
-/* Returns true if @mw, to which the caller has a reference, is bound to @ibmr. */
-bool ib_mkey_rxe_mw_is_over(struct rxe_mw *mw, struct ib_mr *ibmr)
-{
-	bool is_over;
-
-	spin_lock_bh(&mw->lock);
-	is_over = mw->mr == to_rmr(ibmr);
-	spin_unlock_bh(&mw->lock);
-
-	return is_over;
+	return false;
 }
 
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr)

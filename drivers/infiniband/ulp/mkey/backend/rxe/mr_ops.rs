@@ -8,28 +8,27 @@
 use super::{
     bindings::{
         self, ib_mkey_rxe_peer, rxe_bind_mw, rxe_mr, rxe_mr_copy_dir_RXE_TO_MR_OBJ as TO_MEMORY,
-        rxe_mw, rxe_qp,
     },
-    mw::RxeMw,
     Base, ClaimedRxeMr,
 };
 use crate::{
-    access::{self, bind, window},
+    access::{
+        self, bind,
+        window::{self, BoundWindow},
+    },
     backend::{ClaimedMr, Direction, Payload},
     counters::refused,
     kernel_ext::{
-        export_c::{export_c, FromC, Given},
-        rdma::{mr_key, Access, Device, Pd},
+        export_c::{export_c, opaque, FromC, Given},
+        rdma::{mr::Right, Access, Pd},
     },
     region::{
         binding::Binding,
         rights::{Origin, Peer},
-        window::ReplacedBinding,
     },
 };
 use core::{ptr::NonNull, slice};
 use kernel::{
-    error::to_result,
     ffi::{c_int, c_uint, c_void},
     prelude::*,
 };
@@ -40,12 +39,14 @@ unsafe impl FromC for &ClaimedRxeMr {
     type C = *mut rxe_mr;
 }
 
+opaque!(bindings::ib_mkey_window, BoundWindow);
+
 /// Returns the peer that a QP serves, and its request.
 fn peer_of(peer: Option<&Given<ib_mkey_rxe_peer>>) -> Option<Peer> {
     peer.map(|peer| Peer {
         pd: peer.pd as usize,
-        qp: peer.qp as usize,
         rkey: peer.rkey,
+        window: peer.by_window.then(|| Access::from_raw(peer.access as u32)),
     })
 }
 
@@ -106,7 +107,7 @@ export_c! {
         };
         let operation =
             |binding: &Binding, at| binding.atomic_op(at, opcode, compare, swap_add, orig_val);
-        access::atomic_op(mr, iova, peer, operation).unwrap_or(Base::DENIED)
+        access::atomic_op(mr, iova, peer, Right::RemoteAtomic, operation).unwrap_or(Base::DENIED)
     }
 
     // Writes a word. Returns a state of rxe's responder.
@@ -120,7 +121,7 @@ export_c! {
             return Base::DENIED;
         };
         let write = |binding: &Binding, at| binding.atomic_write(at, value);
-        access::atomic_op(mr, iova, peer, write).unwrap_or(Base::DENIED)
+        access::atomic_op(mr, iova, peer, Right::RemoteWrite, write).unwrap_or(Base::DENIED)
     }
 
     // Makes bytes persistent. Sleeps.
@@ -197,55 +198,23 @@ export_c! {
         bind::bind(mr, pd, &request, buffer)
     }
 
-    // BIND_MW that binds a window to an MR of this module, or takes it from one. The window is one
-    // of type 2 if `of_qp`. Sleeps.
+    // BIND_MW that binds a window to an MR of this module.
     fn ib_mkey_rxe_bind_mw(
-        qp: *mut rxe_qp,
+        mr: &ClaimedRxeMr,
         pd: &Pd,
-        mw: *mut rxe_mw,
         bind: &Given<rxe_bind_mw>,
-        of_qp: bool,
-    ) -> Result {
-        // SAFETY: The domain is one of an rxe device.
-        let window = unsafe { RxeMw::new(pd.device(), bind.mw_rkey, mw) };
+    ) -> Result<Pin<KBox<BoundWindow>>> {
         let request = window::WindowRequest {
-            // rxe uses only the low 8 bits of the new rkey.
-            rkey: mr_key::with_portion_of(bind.mw_rkey, bind.rkey),
             lkey: bind.mr_lkey,
             addr: bind.addr,
             length: bind.length,
             access: Access::from_raw(bind.access),
-            qp: if of_qp { qp as usize } else { 0 },
         };
-        let mut left = ReplacedBinding::default();
-        let result = window::bind(pd, &window, &request, &mut left, |shadow| {
-            // SAFETY: The QP is that of the request. A shadow MR belongs to rxe.
-            to_result(unsafe {
-                match shadow {
-                    None => bindings::ib_mkey_rxe_bind_mw_plain(qp, mw, &**bind),
-                    Some(mr) => {
-                        bindings::ib_mkey_rxe_bind_shadow_mr(qp, mw, mr.as_raw(), &**bind)
-                    }
-                }
-            })
-        });
-        // The bind succeeds even if accesses through the old binding are left.
-        let _ = window::wait_for_accesses(&mut left);
-        result
+        window::bind(mr, pd, &request)
     }
 
-    // LOCAL_INV, SEND with invalidate, or the destruction of the QP of a window. Sleeps.
-    fn ib_mkey_rxe_invalidate_mw(
-        qp: *mut rxe_qp,
-        device: &Device,
-        mw: *mut rxe_mw,
-        rkey: u32,
-    ) -> Result {
-        // SAFETY: The device belongs to rxe.
-        let window = unsafe { RxeMw::new(device, rkey, mw) };
-        window::invalidate(device, &window, || {
-            // SAFETY: The QP is that of the request.
-            to_result(unsafe { bindings::ib_mkey_rxe_invalidate_mw_plain(qp, mw, rkey) })
-        })
+    // The window and all accesses through it have left the MR. Sleeps.
+    fn ib_mkey_rxe_unbind_mw(window: Pin<KBox<BoundWindow>>) -> () {
+        drop(window);
     }
 }

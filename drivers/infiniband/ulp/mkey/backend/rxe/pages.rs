@@ -14,10 +14,7 @@ use crate::{
     bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
     kernel_ext::{
         error::eopnotsupp,
-        rdma::{
-            mr::{NewMr, Right},
-            Access,
-        },
+        rdma::{mr::NewMr, Access},
     },
     layout::{Row, Segment},
 };
@@ -359,8 +356,7 @@ pub(super) unsafe fn fill<'a>(
     // The MR gets the type of user memory. rxe allows LOCAL_INV on MRs of any protection
     // domain, but refuses it for this type.
     mr.set_kind(TYPE_USER);
-    // `MW_BIND` is left out for the reason in `publish()`.
-    mr.set_access(access & !Access::from(Right::MwBind));
+    mr.set_access(access);
     mr.set_range(MrRange {
         start: addr,
         len: length,

@@ -19,9 +19,6 @@
 #include "../../api/uverbs_table.h"
 #include "rxe_hook.h"
 
-/* ib_mkey identifies a window by the address of either structure. */
-static_assert(offsetof(struct rxe_mw, ibmw) == 0);
-
 /* rxe's functions. They are set before a device can be used, and valid as long as there is one. */
 static const struct rxe_exports *rxe;
 
@@ -64,25 +61,21 @@ static int invalidate_mr(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool rem
 	return ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
 }
 
-/*
- * rxe has compared the PD of the MR. It compares the PD and the rkey of the window during the bind.
- * A request that may not bind the window must not hold up one that may.
- */
-static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_mw *bind)
+static int bind_mw(struct rxe_mr *mr, struct rxe_qp *qp, const struct rxe_bind_mw *bind,
+		   void **data)
 {
-	bool may = mw->ibmw.pd == qp->ibqp.pd && READ_ONCE(mw->rkey) == bind->mw_rkey;
-	bool of_qp = mw->ibmw.type == IB_MW_TYPE_2;
+	struct ib_mkey_window *window = ib_mkey_rxe_bind_mw(mr, qp->ibqp.pd, bind);
 
-	ib_mkey_rxe_put_mw(mw);
+	if (IS_ERR(window))
+		return PTR_ERR(window);
+	*data = window;
 
-	return may ? ib_mkey_rxe_bind_mw(qp, qp->ibqp.pd, mw, bind, of_qp) : -EINVAL;
+	return 0;
 }
 
-/* Drops the reference first, so that the window can be deallocated while this waits. */
-static int invalidate_mw(struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey)
+static void unbind_mw(void *data)
 {
-	ib_mkey_rxe_put_mw(mw);
-	return ib_mkey_rxe_invalidate_mw(qp, qp->ibqp.device, mw, rkey);
+	ib_mkey_rxe_unbind_mw(data);
 }
 
 /* Executes a BIND_MW of a process that names a key. The process can write to @wqe at any time. */
@@ -176,7 +169,7 @@ static const struct rxe_mr_ops mr_ops = {
 	.flush = flush,
 	.invalidate = invalidate_mr,
 	.bind_mw = bind_mw,
-	.invalidate_mw = invalidate_mw,
+	.unbind_mw = unbind_mw,
 	.execute = execute,
 };
 
@@ -215,85 +208,6 @@ int ib_mkey_rxe_leaf_flush(struct rxe_mr *mr, u64 iova, u64 length)
 int ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write)
 {
 	return rxe->fault_and_lock(mr, va, 1, write ? HMM_PFN_WRITE : 0);
-}
-
-/* Returns the MR that a request to bind a window names, with a reference, or NULL. */
-static struct rxe_mr *get_mr_to_bind(struct rxe_qp *qp, u32 lkey)
-{
-	struct rxe_mr *mr = ib_mkey_rxe_get_mr(qp->ibqp.device, ib_mkey_rxe_index(lkey));
-
-	if (!mr)
-		return NULL;
-	if (READ_ONCE(mr->lkey) == lkey && READ_ONCE(mr->ibmr.pd) == qp->ibqp.pd)
-		return mr;
-	ib_mkey_rxe_put_mr(mr);
-
-	return NULL;
-}
-
-/* Lets rxe bind @mw to one of its own MRs or to nothing. */
-int ib_mkey_rxe_bind_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw,
-			      const struct rxe_bind_mw *bind)
-{
-	struct rxe_mr *mr = NULL;
-	int ret = -EINVAL;
-
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
-	if (!mw)
-		return ret;
-	if (bind->length)
-		mr = get_mr_to_bind(qp, bind->mr_lkey);
-	if (mr || !bind->length)
-		ret = rxe->mw_bind(mw, mr, qp, bind);
-	if (mr)
-		ib_mkey_rxe_put_mr(mr);
-	ib_mkey_rxe_put_mw(mw);
-
-	return ret;
-}
-
-/**
- * ib_mkey_rxe_bind_shadow_mr() - bind a window to a shadow MR
- * @qp: the QP that asks
- * @mw: the window
- * @shadow: the MR, whose range and access flags are those of the window
- * @bind: the request
- *
- * The MR is in another PD than the QP, so that no request can name it. rxe binds a window only to
- * an MR with MW_BIND, which the MR has during this call alone. The caller holds the lock of the
- * window's shadow MRs.
- *
- * Return: 0 or -EINVAL
- */
-int ib_mkey_rxe_bind_shadow_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *shadow,
-			       const struct rxe_bind_mw *bind)
-{
-	struct rxe_mr *mr = to_rmr(shadow);
-	int ret;
-
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(bind->mw_rkey), mw);
-	if (!mw)
-		return -EINVAL;
-	WRITE_ONCE(mr->access, READ_ONCE(mr->access) | IB_ACCESS_MW_BIND);
-	ret = rxe->mw_bind(mw, mr, qp, bind);
-	WRITE_ONCE(mr->access, READ_ONCE(mr->access) & ~IB_ACCESS_MW_BIND);
-	ib_mkey_rxe_put_mw(mw);
-
-	return ret;
-}
-
-/* Lets rxe invalidate @mw. */
-int ib_mkey_rxe_invalidate_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey)
-{
-	int ret;
-
-	mw = ib_mkey_rxe_hold_mw(qp->ibqp.device, ib_mkey_rxe_index(rkey), mw);
-	if (!mw)
-		return -EINVAL;
-	ret = rxe->mw_invalidate(mw, qp, rkey);
-	ib_mkey_rxe_put_mw(mw);
-
-	return ret;
 }
 
 static int add(struct rxe_dev *rdev, const char *name, const struct rxe_exports *exports)

@@ -16,11 +16,22 @@
 #define IB_MKEY_RXE_SHORT 192
 static_assert(IB_MKEY_RXE_SHORT <= RXE_MAX_INLINE_DATA);
 
-/* The QP that serves a peer, and the rkey of the peer's request. */
+/* The PD of the QP that serves a peer, and the rkey of the peer's request. */
 struct ib_mkey_rxe_peer {
 	struct ib_pd *pd;
-	struct rxe_qp *qp;
 	u32 rkey;
+	/* the rkey is that of a window, with these access flags */
+	bool by_window;
+	int access;
+};
+
+struct ib_mkey_window;
+
+/* A window, and the MR of ib_mkey that it is bound to. */
+struct ib_mkey_rxe_mw {
+	u32 rkey;
+	u32 lkey;
+	u64 length;
 };
 
 /*
@@ -39,20 +50,18 @@ static inline const struct ib_mkey_rxe_peer *
 ib_mkey_rxe_fill_peer(struct ib_mkey_rxe_peer *peer, struct rxe_qp *qp,
 		      enum rxe_mr_copy_dir dir)
 {
+	const struct rxe_mw_binding *mw;
+
 	if (!qp)
 		return NULL;
+	mw = qp->resp.mw;
 	*peer = (struct ib_mkey_rxe_peer){
 		.pd = qp->ibqp.pd,
-		.qp = qp,
 		.rkey = ib_mkey_rxe_rkey_of(qp, dir),
+		.by_window = mw,
+		.access = mw ? mw->access : 0,
 	};
 	return peer;
-}
-
-/* Returns the index in an lkey or rkey; the low 8 bits are the key portion. */
-static inline u32 ib_mkey_rxe_index(u32 key)
-{
-	return key >> 8;
 }
 
 /* provider.c */
@@ -68,12 +77,6 @@ int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 comp
 int ib_mkey_rxe_leaf_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_leaf_flush(struct rxe_mr *mr, u64 iova, u64 length);
 int ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write);
-/* These three refuse a window that is no longer at the index of its rkey. @mw may be freed. */
-int ib_mkey_rxe_bind_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw,
-			      const struct rxe_bind_mw *bind);
-int ib_mkey_rxe_bind_shadow_mr(struct rxe_qp *qp, struct rxe_mw *mw, struct ib_mr *shadow,
-			       const struct rxe_bind_mw *bind);
-int ib_mkey_rxe_invalidate_mw_plain(struct rxe_qp *qp, struct rxe_mw *mw, u32 rkey);
 
 /* mr.c */
 extern unsigned long ib_mkey_rxe_page_base;
@@ -82,10 +85,7 @@ unsigned long ib_mkey_copy_mc(void *to, const void *from, unsigned long len);
 struct rxe_mr *ib_mkey_rxe_get_mr(struct ib_device *ibdev, u32 index);
 void ib_mkey_rxe_ref_mr(struct rxe_mr *mr);
 void ib_mkey_rxe_put_mr(struct rxe_mr *mr);
-struct rxe_mw *ib_mkey_rxe_get_mw(struct ib_device *ibdev, u32 index);
-struct rxe_mw *ib_mkey_rxe_hold_mw(struct ib_device *ibdev, u32 index, const struct rxe_mw *mw);
-void ib_mkey_rxe_put_mw(struct rxe_mw *mw);
-bool ib_mkey_rxe_mw_is_over(struct rxe_mw *mw, struct ib_mr *ibmr);
+bool ib_mkey_rxe_find_mw(struct ib_device *ibdev, u32 from, struct ib_mkey_rxe_mw *found);
 bool ib_mkey_rxe_is_odp(struct rxe_mr *mr);
 bool ib_mkey_rxe_is_user(struct rxe_mr *mr);
 bool ib_mkey_rxe_fits(struct rxe_mr *mr, u64 iova, u64 length);
@@ -119,10 +119,9 @@ int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int acces
  */
 int ib_mkey_rxe_bind_mkey(struct rxe_mr *mr, struct ib_pd *pd, const struct rxe_bind_mw *bind,
 			  void *data, unsigned int length);
-/* For memory windows. The caller has no reference to @mw, see mw.rs. */
-int ib_mkey_rxe_bind_mw(struct rxe_qp *qp, struct ib_pd *pd, struct rxe_mw *mw,
-			const struct rxe_bind_mw *bind, bool of_qp);
-int ib_mkey_rxe_invalidate_mw(struct rxe_qp *qp, struct ib_device *ibdev, struct rxe_mw *mw,
-			      u32 rkey);
+/* What a bound window keeps, or an error pointer. */
+struct ib_mkey_window *ib_mkey_rxe_bind_mw(struct rxe_mr *mr, struct ib_pd *pd,
+					   const struct rxe_bind_mw *bind);
+void ib_mkey_rxe_unbind_mw(struct ib_mkey_window *window);
 
 #endif /* IB_MKEY_RXE_HOOK_H */

@@ -7,8 +7,7 @@ use super::{
     Extra,
     KLayout,
     Leaf,
-    Window,
-    MAX_LEVELS,
+    MAX_DEPTH,
     ON_DEMAND, //
 };
 use crate::{
@@ -42,7 +41,6 @@ impl Binding {
         access: Access,
         pd: &Pd,
         mut charge: Option<OwnerCharge>,
-        window: Option<Window>,
         most_pieces: usize,
     ) -> Result<Self> {
         check_access(access, &layout, &leaves)?;
@@ -57,10 +55,10 @@ impl Binding {
         })?;
         let below = leaves.iter().map(|leaf| leaf.place.depth()).max();
         let depth = below.unwrap_or(0).saturating_add(1);
-        if depth > MAX_LEVELS {
+        if depth > MAX_DEPTH {
             return Err(Refused::LEVELS);
         }
-        let extra = over_keys(&layout, &leaves, window, most_pieces, &mut charge)?;
+        let extra = over_keys(&layout, &leaves, most_pieces, &mut charge)?;
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         if access.contains(Right::FlushPersistent) {
             if on_demand {
@@ -80,7 +78,7 @@ impl Binding {
             leaves,
             access,
             pd: pd.as_raw() as usize,
-            // This is at most `MAX_LEVELS`.
+            // This is at most `MAX_DEPTH`.
             depth: depth as u8,
             portion: 0,
             marks: if on_demand { ON_DEMAND } else { 0 },
@@ -91,35 +89,25 @@ impl Binding {
     }
 }
 
-/// Returns what a binding of `layout` has besides the layout: the range of a key, or the layout
-/// over memory if a leaf is a key; and the `window`.
+/// Returns what a binding of `layout` has besides the layout if a leaf is a key: the range of a key,
+/// or the layout over memory.
 fn over_keys(
     layout: &KLayout,
     leaves: &[Leaf],
-    window: Option<Window>,
     most_pieces: usize,
     charge: &mut Option<OwnerCharge>,
 ) -> Result<Option<KBox<Extra>>> {
-    let has_keys = leaves.iter().any(Leaf::is_key);
-    let range = if has_keys {
-        flat::range(layout, leaves)
-    } else {
-        None
-    };
-    let extra = match (window, range) {
-        (Some(window), range) => Extra::Window(Window { range, ..window }),
-        (None, Some(range)) => {
-            if let Some(charge) = charge {
-                charge.grow(cost::RANGE)?;
-            }
+    if !leaves.iter().any(Leaf::is_key) {
+        return Ok(None);
+    }
+    // Only keys, whose bindings are charged, have leaves that are keys.
+    let charge = charge.as_mut().ok_or(Refused::MEMORY)?;
+    let extra = match flat::range(layout, leaves) {
+        Some(range) => {
+            charge.grow(cost::RANGE)?;
             Extra::Range(range)
         }
-        (None, None) if has_keys => {
-            // Only keys, whose bindings are charged, have leaves that are keys.
-            let charge = charge.as_ref().ok_or(Refused::MEMORY)?;
-            Extra::Flat(flat::make(layout, leaves, most_pieces, charge)?)
-        }
-        (None, None) => return Ok(None),
+        None => Extra::Flat(flat::make(layout, leaves, most_pieces, charge)?),
     };
     Ok(Some(KBox::new(extra, GFP_MAYFAIL)?))
 }
@@ -128,12 +116,7 @@ fn over_keys(
 fn pieces(extra: Option<&Extra>, layout: &KLayout) -> u64 {
     let memory = match extra {
         Some(Extra::Flat(flat)) => &flat.layout,
-        Some(
-            Extra::Range(range)
-            | Extra::Window(Window {
-                range: Some(range), ..
-            }),
-        ) => range.binding.memory().0,
+        Some(Extra::Range(range)) => range.binding.memory().0,
         _ => layout,
     };
     let mut pieces = 0u64;

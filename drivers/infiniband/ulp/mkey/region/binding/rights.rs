@@ -3,7 +3,7 @@
 //! The access flags that regions support, the origin of a request, and the peers that may use or
 //! invalidate a binding.
 
-use super::{Binding, Extra, Window, PEERS_END};
+use super::{Binding, Extra, PEERS_END};
 use crate::kernel_ext::rdma::{mr::Right, mr_key, Access, Mr};
 
 /// The origin of an invalidation of an MR.
@@ -17,16 +17,18 @@ pub(crate) enum Origin {
     Remote,
 }
 
-/// The QP of this node that serves a peer, and the peer's request. The addresses are compared,
-/// never followed.
+/// A peer's request.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
-    /// The protection domain of the QP.
+    /// The address of the protection domain of the QP that serves the peer. It is compared, never
+    /// followed.
     pub(crate) pd: usize,
-    /// The QP.
-    pub(crate) qp: usize,
     /// The rkey of the request.
     pub(crate) rkey: u32,
+    /// The access flags of the memory window that the rkey names; [`None`] for the rkey of an MR.
+    /// The driver has compared the request with the window, which stays bound to the MR until the
+    /// access has ended.
+    pub(crate) window: Option<Access>,
 }
 
 /// Returns `true` if a region can have the access flags `access`. Optional access flags are
@@ -49,15 +51,6 @@ pub(crate) fn serves_peers(access: Access) -> bool {
     access.contains_any(Right::RemoteRead | Right::RemoteWrite | Right::RemoteAtomic)
 }
 
-impl Window {
-    /// Returns `true` if `peer` may use the binding. rxe compares the rkey when a request arrives,
-    /// and copies bytes later. By then the window may have another rkey and this binding.
-    #[inline]
-    fn admits(&self, peer: &Peer) -> bool {
-        self.pd == peer.pd && self.rkey == peer.rkey && (self.qp == 0 || self.qp == peer.qp)
-    }
-}
-
 impl Binding {
     /// Sets the rkey by which peers name the binding. The caller does this before an access can
     /// find the binding.
@@ -76,11 +69,21 @@ impl Binding {
         serves_peers(self.access) || self.marks & PEERS_END != 0
     }
 
-    /// Returns `true` if `peer`, which names the binding by `mr`, may use it.
+    /// Returns `true` if this node, or `peer`, may do what needs the access flags `needed` with the
+    /// binding of `mr`.
     #[inline]
-    pub(crate) fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
+    pub(crate) fn allows(&self, mr: &Mr, peer: Option<&Peer>, needed: Access) -> bool {
+        let granted = match peer {
+            Some(peer) if !self.admits(mr, peer) => return false,
+            peer => peer.and_then(|peer| peer.window).unwrap_or(self.access),
+        };
+        granted.contains_all(needed)
+    }
+
+    /// Returns `true` if `peer` may use the binding of `mr`.
+    #[inline]
+    fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
         match self.extra.as_deref() {
-            Some(Extra::Window(window)) => window.admits(peer),
             Some(Extra::Registered(registered)) => {
                 mr.pd() as usize == peer.pd && registered.key == peer.rkey
             }
@@ -93,7 +96,7 @@ impl Binding {
 /// found by an earlier rkey has another key portion.
 #[inline]
 fn admits(pd: usize, portion: u8, peer: &Peer) -> bool {
-    pd == peer.pd && portion == mr_key::portion(peer.rkey)
+    pd == peer.pd && (peer.window.is_some() || portion == mr_key::portion(peer.rkey))
 }
 
 #[cfg(CONFIG_KUNIT = "y")]

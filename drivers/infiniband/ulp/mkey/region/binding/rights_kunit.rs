@@ -10,55 +10,27 @@ mod tests {
 
     const PEER: Peer = Peer {
         pd: 0x1000,
-        qp: 0x2000,
         rkey: 0x08_0001_42,
+        window: None,
     };
-
-    /// A window that [`PEER`] may use.
-    const fn window(qp: usize) -> Window {
-        Window {
-            start: 0,
-            pd: PEER.pd,
-            qp,
-            rkey: PEER.rkey,
-            range: None,
-        }
-    }
-
-    #[test]
-    fn a_window_admits_the_peer_of_its_qp() {
-        let of_qp = window(PEER.qp);
-        assert!(of_qp.admits(&PEER));
-        assert!(!of_qp.admits(&Peer { qp: 0x3000, ..PEER }));
-        assert!(!of_qp.admits(&Peer { pd: 0x3000, ..PEER }));
-    }
-
-    #[test]
-    fn a_window_of_type_1_admits_the_peers_of_its_pd() {
-        let of_pd = window(0);
-        assert!(of_pd.admits(&PEER));
-        assert!(of_pd.admits(&Peer { qp: 0x3000, ..PEER }));
-        assert!(!of_pd.admits(&Peer { pd: 0x3000, ..PEER }));
-    }
 
     /// A key refuses a request with the rkey of an earlier binding.
     #[test]
-    fn a_key_admits_its_tag_alone() {
+    fn a_key_admits_its_portion_alone() {
         for portion in 0..=0xff {
             assert!(admits(PEER.pd, portion, &PEER) == (u32::from(portion) == PEER.rkey & 0xff));
             assert!(!admits(0x3000, portion, &PEER));
         }
     }
 
-    /// A window refuses a request with the rkey of an earlier binding.
+    /// The rkey of a window has its own key portion.
     #[test]
-    fn a_window_admits_its_rkey_alone() {
-        for qp in [0, PEER.qp] {
-            for portion in 0..=0xff {
-                let rkey = mr_key::with_portion_of(PEER.rkey, portion);
-                let admits = window(qp).admits(&Peer { rkey, ..PEER });
-                assert!(admits == (rkey == PEER.rkey));
-            }
+    fn a_key_admits_windows_of_its_pd() {
+        let window = Some(Access::empty());
+        let peer = Peer { window, ..PEER };
+        for portion in 0..=0xff {
+            assert!(admits(PEER.pd, portion, &peer));
+            assert!(!admits(0x3000, portion, &peer));
         }
     }
 }

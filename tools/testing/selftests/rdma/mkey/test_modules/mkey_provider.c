@@ -60,16 +60,14 @@ static int invalidate(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote
 	return -EINVAL;
 }
 
-static int bind_mw(struct rxe_mw *mw, struct rxe_qp *qp, const struct rxe_bind_mw *bind)
+static int bind_mw(struct rxe_mr *mr, struct rxe_qp *qp, const struct rxe_bind_mw *bind,
+		   void **data)
 {
-	rxe->mw_put(mw);
 	return -EINVAL;
 }
 
-static int invalidate_mw(struct rxe_mw *mw, struct rxe_qp *qp, u32 rkey)
+static void unbind_mw(void *data)
 {
-	rxe->mw_put(mw);
-	return -EINVAL;
 }
 
 static enum ib_wc_status execute(struct rxe_mr *mr, struct rxe_qp *qp,
@@ -86,7 +84,7 @@ static const struct rxe_mr_ops mr_ops = {
 	.flush = flush,
 	.invalidate = invalidate,
 	.bind_mw = bind_mw,
-	.invalidate_mw = invalidate_mw,
+	.unbind_mw = unbind_mw,
 	.execute = execute,
 };
 

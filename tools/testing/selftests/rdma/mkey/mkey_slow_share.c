@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Requests that invalidate memory windows while accesses through them wait for a page.
+ * subject: Requests that invalidate keys while accesses by them wait for a page.
  * A worker of the driver waits for each, and a user may occupy a part of these workers. Here one
  * process occupies all of its user's part. A process of another user still gets a worker, and
  * another process of the same user does not.
@@ -15,10 +15,9 @@
 
 #include "slow_test.h"
 
-#define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 #define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
 
-/* more windows than one user has workers for: a fifth of 256 */
+/* more keys than one user has workers for: a fifth of 256 */
 #define MANY 56
 /* a little less than the time for which a worker waits, in ms */
 #define WAIT 1900
@@ -31,13 +30,13 @@
 #define TOO_SLOW 1
 #define BROKEN 2
 
-/* a window over a key over a page on demand, and the queue pair that it is bound to */
+/* a key over a page on demand, and the queue pair that accesses and invalidates it */
 struct held {
 	struct mkt_pair *pair;
-	struct ibv_mw *mw;
+	struct ibv_mr *key;
 };
 
-FIXTURE(slow_window)
+FIXTURE(slow_share)
 {
 	struct slow_test t;
 	struct held held;
@@ -67,32 +66,27 @@ static int accesses_wait(long before, long more)
 	return mkt_until(accesses() >= before + more) ? 0 : ETIMEDOUT;
 }
 
-/* binds the key of side 1 to the page @page */
-static int slow_bind(struct slow_test *t, unsigned int page)
-{
-	return mkt_bind_range(t->s.key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, t->mr[1],
-			      slow_page(t, page), LENGTH);
-}
-
-static int held_make(struct held *held, struct mkt_setup *s, struct mkt_pair *pair)
+/* makes a key over page @page of side 1 */
+static int held_make(struct held *held, struct slow_test *t, struct mkt_pair *pair,
+		     unsigned int page)
 {
 	held->pair = pair;
-	held->mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
-	return held->mw ? mkt_bind_window(&pair->end[1], held->mw, s->key[1], 0, LENGTH, REMOTE) :
-			  errno;
+	held->key = ibmkey_alloc(t->s.dev[1].pd, 1);
+	return held->key ? mkt_bind_range(held->key, MKT_ACCESS_ALL, t->mr[1], slow_page(t, page),
+					  LENGTH) : errno;
 }
 
-/* starts a READ through the window; it waits for the page */
+/* starts a READ by the key; it waits for the page */
 static int held_read(struct held *held, struct mkt_setup *s)
 {
-	struct mkt_wr wr = slow_wr(s, MKT_READ, 0, held->mw->rkey);
+	struct mkt_wr wr = slow_wr(s, MKT_READ, 0, held->key->rkey);
 
 	return mkt_post_send(&held->pair->end[0], &wr, 1);
 }
 
 static int held_invalidate(struct held *held)
 {
-	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = held->mw->rkey };
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = held->key->rkey };
 
 	return mkt_post_send(&held->pair->end[1], &inv, 1);
 }
@@ -102,19 +96,18 @@ static long now_ms(void)
 	return 1000 * mkt_seconds();
 }
 
-FIXTURE_SETUP(slow_window)
+FIXTURE_SETUP(slow_share)
 {
 	if (accesses() < 0)
 		SKIP(return, "%s cannot be read", COUNTERS);
 	SLOW_SETUP(&self->t);
-	ASSERT_EQ(0, slow_bind(&self->t, 20));
-	ASSERT_EQ(0, held_make(&self->held, &self->t.s, &self->t.s.pair));
+	ASSERT_EQ(0, held_make(&self->held, &self->t, &self->t.s.pair, 20));
 }
 
-FIXTURE_TEARDOWN(slow_window)
+FIXTURE_TEARDOWN(slow_share)
 {
-	if (self->held.mw)
-		EXPECT_EQ(0, ibv_dealloc_mw(self->held.mw));
+	if (self->held.key)
+		EXPECT_EQ(0, ibv_dereg_mr(self->held.key));
 	EXPECT_EQ(0, slow_test_free(&self->t));
 }
 
@@ -136,7 +129,7 @@ static bool step_wait(int from)
 	return read(from, &c, 1) == 1;
 }
 
-/* invalidates the windows, and waits until a worker of this process is refused */
+/* invalidates the keys, and waits until a worker of this process is refused */
 static int other_invalidate(struct held *held)
 {
 	unsigned int i;
@@ -166,12 +159,12 @@ static void other_run(const struct mkt_slow *slow, uid_t uid, int from, int to)
 	for (i = 0; i < 2; i++)
 		if (mkt_dev_try_open(&t.s.dev[i], i))
 			_exit(BROKEN);
-	if (slow_test_make(&t, "other") || slow_bind(&t, 40))
+	if (slow_test_make(&t, "other"))
 		_exit(BROKEN);
 	for (i = 0; i < MANY; i++)
 		if (mkt_pair_create(&pair[i], &t.s.dev[0], &t.s.dev[1], IBV_MTU_1024,
 				    MKT_QP_PATIENT) ||
-		    held_make(&held[i], &t.s, &pair[i]))
+		    held_make(&held[i], &t, &pair[i], 40))
 			_exit(BROKEN);
 	/* no page is held back yet */
 	if (!step_next(to) || !step_wait(from))
@@ -214,10 +207,10 @@ struct times {
 };
 
 /*
- * Lets the other process occupy its workers, and invalidates a window in this process. Returns a
+ * Lets the other process occupy its workers, and invalidates a key in this process. Returns a
  * message, or NULL.
  */
-static const char *slow_invalidate(FIXTURE_DATA(slow_window) *self, struct other *other,
+static const char *slow_invalidate(FIXTURE_DATA(slow_share) *self, struct other *other,
 				   struct times *times)
 {
 	long before = accesses(), begin, start;
@@ -256,7 +249,7 @@ static int slow_end(struct __test_metadata *_metadata, struct slow_test *t, stru
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static int slow_occupy(struct __test_metadata *_metadata, FIXTURE_DATA(slow_window) *self,
+static int slow_occupy(struct __test_metadata *_metadata, FIXTURE_DATA(slow_share) *self,
 		       uid_t uid, struct times *times)
 {
 	struct other other = {};
@@ -270,7 +263,7 @@ static int slow_occupy(struct __test_metadata *_metadata, FIXTURE_DATA(slow_wind
 	return status;
 }
 
-TEST_F(slow_window, each_user_has_a_share)
+TEST_F(slow_share, each_user_has_a_share)
 {
 	struct times times = {};
 	int status;
@@ -285,7 +278,7 @@ TEST_F(slow_window, each_user_has_a_share)
 	EXPECT_LE(WAIT, times.waited);
 }
 
-TEST_F(slow_window, processes_of_a_user_share)
+TEST_F(slow_share, processes_of_a_user_share)
 {
 	struct times times = {};
 	int status = slow_occupy(_metadata, self, geteuid(), &times);
