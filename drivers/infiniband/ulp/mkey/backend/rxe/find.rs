@@ -101,37 +101,30 @@ pub(super) unsafe fn find<'a>(
 ) -> Result<LookedUp<'a, Base, ClaimedRxeMr>> {
     let Valid { mr, state, access } = valid(held, lkey, pd)?;
     let MrRange { start, len } = mr.range();
-    Ok(match mr.kind() {
-        TYPE_USER => LookedUp::Memory {
-            // SAFETY: The MR is over user memory. By the safety requirement it stays.
-            base: unsafe { Base::new(mr) },
-            start,
-            len,
-            access,
-        },
+    let (start, len) = match mr.kind() {
+        TYPE_USER => (start, len),
         // A kernel user's MR. It has no bytes while it is not registered.
-        TYPE_MEM_REG if pd.is_kernels() => LookedUp::Memory {
-            // SAFETY: A kernel user mapped the pages, and maps no others while the MR is
-            // pinned: see `MkeyDevice::may_map()`.
-            base: unsafe { Base::new(mr) },
-            start,
-            len: if state == VALID { len } else { 0 },
-            access,
-        },
+        TYPE_MEM_REG if pd.is_kernels() => (start, if state == VALID { len } else { 0 }),
         // The MR of all memory, whose addresses are kernel addresses. Only protection domains
         // of kernel users contain it.
-        TYPE_DMA => LookedUp::Memory {
-            // SAFETY: The MR is over all memory. By the safety requirement it stays.
-            base: unsafe { Base::new(mr) },
-            start: 0,
-            len: u64::MAX,
-            access,
-        },
+        TYPE_DMA => (0, u64::MAX),
         TYPE_SG_GAPS | TYPE_DM => {
             // SAFETY: The types show that the MR is claimed. `held` keeps it from being suspended,
             // and rxe from deregistering it.
-            LookedUp::Own(unsafe { ClaimedRxeMr::from_raw(mr.private()) })
+            return Ok(LookedUp::Own(unsafe {
+                ClaimedRxeMr::from_raw(mr.private())
+            }));
         }
-        _ => LookedUp::Unfit,
+        _ => return Ok(LookedUp::Unfit),
+    };
+    // SAFETY: The MR is over user memory, over pages that a kernel user mapped, or over all memory.
+    // By the safety requirement it stays. A kernel user maps no other pages while the MR is pinned:
+    // see `MkeyDevice::may_map()`.
+    let base = unsafe { Base::new(mr) };
+    Ok(LookedUp::Memory {
+        base,
+        start,
+        len,
+        access,
     })
 }
