@@ -97,15 +97,21 @@ TEST_F(mlx5dv, table)
 		const struct mkt_refusal *refusal = &mkt_refusals[i];
 		struct ibv_wc wc;
 		struct said said;
+		int num, err;
 		bool told;
-		int num;
 
 		mkt_refusal_text(refusal, &of, &text);
 		num = list_of(&text, sge);
 		if (num < 0)
 			continue;
 		tried++;
-		ASSERT_EQ(0, bind_list(self, text.bind.access, num, sge));
+		err = bind_list(self, text.bind.access, num, sge);
+		if (err) {
+			/* the library refuses what mlx5dv does */
+			EXPECT_EQ(refusal->err, err)
+				TH_LOG("%s", refusal->name);
+			continue;
+		}
 		if (!refusal->err) {
 			EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7))
 				TH_LOG("%s", refusal->name);
