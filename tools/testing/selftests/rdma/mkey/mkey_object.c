@@ -428,10 +428,10 @@ TEST_F(object, last_error)
 	     ibmkey_bind_many(&bind, 1, NULL));
 	range[2].lkey = leaf->mr->lkey;
 	range[1].addr = leaf->addr - 1;
-	SAYS("ranges[1].addr 0x", ERANGE, ibmkey_bind_list(key, 0, 3, range));
+	SAYS("ranges[1], the bytes 0x", ERANGE, ibmkey_bind_list(key, 0, 3, range));
 	range[1].addr = leaf->addr;
 	range[1].length = leaf->length + 1;
-	SAYS("ranges[1].length ", ERANGE, ibmkey_bind_list(key, 0, 3, range));
+	SAYS("ranges[1], the bytes 0x", ERANGE, ibmkey_bind_list(key, 0, 3, range));
 	range[1].length = 0;
 	SAYS("ranges[1].length is 0", EINVAL,
 	     ibmkey_bind_list(key, 0, 3, range));
@@ -448,13 +448,13 @@ TEST_F(object, last_error)
 	SAYS("repeat_count[0] is 0", EINVAL,
 	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 0 }, 1, &block));
 	block.stride[0] = leaf->length;
-	SAYS("blocks[0].stride, in a repetition,", ERANGE,
+	SAYS("blocks[0] in repetition [1], the bytes", ERANGE,
 	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 2 }, 1, &block));
 	block.stride[0] = -(int64_t)leaf->addr - 8;
-	SAYS("blocks[0]: its strides", EOVERFLOW,
+	SAYS("blocks[0] leads to an address", EOVERFLOW,
 	     ibmkey_bind_interleaved(key, 0, 1, &repeat, 1, &block));
 	index[1] = UINT32_MAX;
-	SAYS("indices[1] reaches outside", ERANGE,
+	SAYS("indices[1] is 4294967295: the block", ERANGE,
 	     ibmkey_bind_indexed(key, 0, &indexed));
 	/* the elements of the range in which memory is not there */
 	ASSERT_NE(MAP_FAILED, hole);
@@ -494,7 +494,7 @@ TEST_F(object, last_error)
 	EXPECT_EQ(0, close(fd));
 	EXPECT_EQ(0, ibv_free_dm(dm));
 	index[1] = UINT32_MAX;
-	SAYS("indices[1] reaches outside", ERANGE,
+	SAYS("indices[1] is 4294967295: the block", ERANGE,
 	     ibmkey_bind_indexed(key, 0, &indexed));
 	/* a bind that works leaves the sentence */
 	EXPECT_EQ(0, ibmkey_bind_list(key, 0, 3, range));
