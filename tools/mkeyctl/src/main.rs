@@ -126,6 +126,7 @@ enum Command {
     ///
     /// Lists extended devices with the size of their MRs and their device memory, and then all MRs of these
     /// devices, including keys. Runs rdma(8), which shows lkeys and rkeys only to root.
+    /// KIND is that of `mkeyctl ls keys`, and - for an ordinary MR, or for a user who may not read debugfs.
     ///
     /// JSON: an array of objects with device, max_dm_size, mrs, pools. mrs has device, mrn, mrlen, lkey, rkey,
     /// pdn, pid, comm. pools has device, class, total, used, high, buffers.

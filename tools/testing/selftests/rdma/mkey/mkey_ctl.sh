@@ -40,7 +40,7 @@ ls_counts() {
 ls_key() {
 	local line
 	line=$("$ctl" ls "${dev[1]}" | grep -w 800) || return
-	[[ $line == *" $holder "*mkey_hold && $line == *0x* ]] || { echo "$line"; return 1; }
+	[[ $line == *" interleaved "*" $holder "*mkey_hold && $line == *0x* ]] || { echo "$line"; return 1; }
 }
 ls_json() { "$ctl" ls --json | python3 -c 'import json, sys
 d = {l["device"]: l for l in json.load(sys.stdin)}
