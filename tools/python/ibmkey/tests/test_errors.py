@@ -215,6 +215,7 @@ class Errors(Test):
         other = PD(self.loop.context)
         part = ibmkey.register(other, np.zeros(3))
         self.assertEqual(self.errno_of(Key.from_buffer, self.pd, part.memory.owner, mr=part), errno.ENOENT)
+        self.assertIn("24 bytes at 0x", repr(part))
         part.close()
         other.close()
 

@@ -169,6 +169,10 @@ class ArrayMR(MR):  # type: ignore[misc]
             raise MkeyError("ibv_reg_mr", code, registration_reason(code, access)) from error
         self.memory = memory
 
+    def __repr__(self) -> str:
+        low, length = self.memory.span
+        return f"<ArrayMR: {length} bytes at {low:#x}>"
+
     def __del__(self) -> None:
         # The collector clears the fields of an MR in a circle before pyverbs deregisters it. pyverbs then takes
         # the memory for its own, and frees it.
