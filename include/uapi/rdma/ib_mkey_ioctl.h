@@ -60,6 +60,12 @@ enum ib_mkey_device_methods {
 enum ib_mkey_query_caps_attrs {
 	/** @IB_MKEY_ATTR_QUERY_CAPS_RESP: out, struct ib_uverbs_mkey_caps */
 	IB_MKEY_ATTR_QUERY_CAPS_RESP = (1U << UVERBS_ID_NS_SHIFT),
+	/**
+	 * @IB_MKEY_ATTR_QUERY_CAPS_RESP_REFUSED_ACCESS: out, optional, struct
+	 * ib_uverbs_mkey_refused_access: the last refused access to an MR that the
+	 * calling process made on the device and has not destroyed
+	 */
+	IB_MKEY_ATTR_QUERY_CAPS_RESP_REFUSED_ACCESS,
 };
 
 /**
@@ -76,27 +82,22 @@ enum ib_mkey_dm_methods {
 
 /**
  * enum ib_mkey_dm_alloc_attrs - further attributes of UVERBS_METHOD_DM_ALLOC
+ * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u64, optional: the class of memory,
+ *	IB_MKEY_DM_HOST and so on; 0 or absent: the device's default
  */
 enum ib_mkey_dm_alloc_attrs {
-	/**
-	 * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u64, optional: the class of memory,
-	 * IB_MKEY_DM_HOST and so on; 0 or absent: the device's default
-	 */
 	IB_MKEY_ATTR_DM_ALLOC_CLASS = (1U << UVERBS_ID_NS_SHIFT) + 8,
 };
 
 /**
  * enum ib_mkey_dm_export_attrs - attributes of IB_MKEY_METHOD_DM_EXPORT
+ * @IB_MKEY_ATTR_DM_EXPORT_HANDLE: idr, the UVERBS_OBJECT_DM
+ * @IB_MKEY_ATTR_DM_EXPORT_RESP_FD: out, s32, a dma-buf that can be mapped and passed
+ *	to other processes; close-on-exec. After the device memory is freed, accesses to
+ *	mappings of the dma-buf raise SIGBUS, and importers are told to release it.
  */
 enum ib_mkey_dm_export_attrs {
-	/** @IB_MKEY_ATTR_DM_EXPORT_HANDLE: idr, the UVERBS_OBJECT_DM */
 	IB_MKEY_ATTR_DM_EXPORT_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
-	/**
-	 * @IB_MKEY_ATTR_DM_EXPORT_RESP_FD: out, s32, a dma-buf that can be mapped
-	 * and passed to other processes; close-on-exec. After the device memory is
-	 * freed, accesses to mappings of the dma-buf raise SIGBUS, and importers
-	 * are told to release it.
-	 */
 	IB_MKEY_ATTR_DM_EXPORT_RESP_FD,
 };
 
@@ -186,24 +187,18 @@ enum ib_mkey_create_attrs {
 	 * ib_uverbs_mkey_create_flags
 	 */
 	IB_MKEY_ATTR_CREATE_FLAGS,
-	/**
-	 * @IB_MKEY_ATTR_CREATE_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused:
-	 * the reason, if the call fails. Not written if uverbs refuses an attribute or
-	 * a handle.
-	 */
+	/** @IB_MKEY_ATTR_CREATE_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused */
 	IB_MKEY_ATTR_CREATE_RESP_REFUSED,
 };
 
 /**
  * enum ib_uverbs_mkey_create_flags - bits of IB_MKEY_ATTR_CREATE_FLAGS
+ * @IB_UVERBS_MKEY_CREATE_REVOCABLE: the deregistration of a leaf unbinds the key. It
+ *	fails with EBUSY only while a memory window or another key refers to the key, or
+ *	if accesses to the leaf take some seconds. Without this flag it fails with EBUSY
+ *	while the key is bound.
  */
 enum ib_uverbs_mkey_create_flags {
-	/**
-	 * @IB_UVERBS_MKEY_CREATE_REVOCABLE: the deregistration of a leaf unbinds the key.
-	 * It fails with EBUSY only while a memory window or another key refers to the
-	 * key, or if accesses to the leaf take some seconds. Without this flag it
-	 * fails with EBUSY while the key is bound.
-	 */
 	IB_UVERBS_MKEY_CREATE_REVOCABLE = 1 << 0,
 };
 
@@ -217,11 +212,7 @@ enum ib_mkey_bind_attrs {
 	IB_MKEY_ATTR_BIND_LAYOUT,
 	/** @IB_MKEY_ATTR_BIND_RESP_RKEY: out, u32, optional: the lkey and rkey of the key */
 	IB_MKEY_ATTR_BIND_RESP_RKEY,
-	/**
-	 * @IB_MKEY_ATTR_BIND_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused:
-	 * the reason, if the call fails. Not written if uverbs refuses an attribute or
-	 * a handle.
-	 */
+	/** @IB_MKEY_ATTR_BIND_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused */
 	IB_MKEY_ATTR_BIND_RESP_REFUSED,
 };
 
@@ -278,6 +269,11 @@ enum ib_mkey_query_attrs {
 	 * ib_uverbs_mkey_refused: the reason of the last refusal of a work request
 	 */
 	IB_MKEY_ATTR_QUERY_RESP_REFUSED,
+	/**
+	 * @IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS: out, optional, struct
+	 * ib_uverbs_mkey_refused_access: the last refused access to the key
+	 */
+	IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS,
 };
 
 /**
@@ -302,8 +298,7 @@ enum ib_mkey_bind_many_attrs {
 	/**
 	 * @IB_MKEY_ATTR_BIND_MANY_RESP_FAILED: out, u32, optional: if the call
 	 * fails, the number of the key that caused the error, or the number of
-	 * keys if no key did. Not written if uverbs refuses an attribute or a
-	 * handle.
+	 * keys if no key did; written when RESP_REFUSED is
 	 */
 	IB_MKEY_ATTR_BIND_MANY_RESP_FAILED,
 	/**
@@ -311,11 +306,7 @@ enum ib_mkey_bind_many_attrs {
 	 * optional: the lkeys and rkeys of the keys
 	 */
 	IB_MKEY_ATTR_BIND_MANY_RESP_RKEYS,
-	/**
-	 * @IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused:
-	 * the reason for the key that RESP_FAILED names, if the call fails. Not written
-	 * if uverbs refuses an attribute or a handle.
-	 */
+	/** @IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED: out, optional, struct ib_uverbs_mkey_refused */
 	IB_MKEY_ATTR_BIND_MANY_RESP_REFUSED,
 };
 
@@ -426,17 +417,13 @@ struct ib_uverbs_mkey_bind {
 
 /**
  * enum ib_uverbs_mkey_layout_mask - bits of ib_uverbs_mkey_layout.comp_mask
+ * @IB_UVERBS_MKEY_LAYOUT_ANY_PORTION: if the key is unbound, the request may name it
+ *	by an rkey with any key portion
+ * @IB_UVERBS_MKEY_LAYOUT_REMOTE_INV: a peer may invalidate the key even if the request
+ *	has no remote access flag
  */
 enum ib_uverbs_mkey_layout_mask {
-	/**
-	 * @IB_UVERBS_MKEY_LAYOUT_ANY_PORTION: if the key is unbound, the request may name
-	 * it by an rkey with any key portion
-	 */
 	IB_UVERBS_MKEY_LAYOUT_ANY_PORTION = 1 << 0,
-	/**
-	 * @IB_UVERBS_MKEY_LAYOUT_REMOTE_INV: a peer may invalidate the key even if the
-	 * request has no remote access flag
-	 */
 	IB_UVERBS_MKEY_LAYOUT_REMOTE_INV = 1 << 1,
 };
 
@@ -477,214 +464,177 @@ struct ib_uverbs_mkey_layout {
 #define IB_MKEY_NO_ENTRY 0xffffffff
 
 /**
- * enum ib_uverbs_mkey_reason - why a key was not created or bound
+ * enum ib_uverbs_mkey_reason - why a key was not created or bound, or an access was refused
+ * @IB_UVERBS_MKEY_REASON_NONE: no reason is known; the errno value says all
+ * @IB_UVERBS_MKEY_REASON_MEMORY: no memory, or max_key_memory or max_key_memory_per_user
+ *	is reached
+ * @IB_UVERBS_MKEY_REASON_KILLED: the process was killed
+ * @IB_UVERBS_MKEY_REASON_BUSY: a memory window or a bound key refers to the key, or
+ *	another thread changes it
+ * @IB_UVERBS_MKEY_REASON_NOT_A_KEY: the MR is not a key
+ * @IB_UVERBS_MKEY_REASON_DEVICE: the device has no keys
+ * @IB_UVERBS_MKEY_REASON_MAX_ENTRIES: %value, the number of entries of a new key, is not
+ *	1 to IB_MKEY_MAX_INDICES
+ * @IB_UVERBS_MKEY_REASON_COMP_MASK: %value, a comp_mask, has an unknown bit: that of the
+ *	entry, if there is one
+ * @IB_UVERBS_MKEY_REASON_RESERVED: the field reserved is %value and not zero
+ * @IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES: bytes after the last field that the kernel knows
+ *	are not zero
+ * @IB_UVERBS_MKEY_REASON_FAULT: the caller's memory at address %value cannot be read
+ * @IB_UVERBS_MKEY_REASON_KIND: %value is no kind of a layout
+ * @IB_UVERBS_MKEY_REASON_ENTRY_SIZE: %value is not the size of an entry of this kind
+ * @IB_UVERBS_MKEY_REASON_NOT_INTERLEAVED: num_dims or repeat_count is not zero, and the
+ *	layout is not interleaved
+ * @IB_UVERBS_MKEY_REASON_DIMS: num_dims is %value and not 1 to IB_MKEY_MAX_DIMS
+ * @IB_UVERBS_MKEY_REASON_ONE_INDEXED: num_entries is %value and not 1, and the layout is
+ *	indexed
+ * @IB_UVERBS_MKEY_REASON_ACCESS: a flag of %value, the access flags, is unknown, or keys
+ *	do not support it
+ * @IB_UVERBS_MKEY_REASON_LOCAL_WRITE: %value, the access flags, has remote write or
+ *	atomic without local write
+ * @IB_UVERBS_MKEY_REASON_DEVICE_ACCESS: the device lacks a flag of %value, the access
+ *	flags
+ * @IB_UVERBS_MKEY_REASON_EMPTY: there are no entries, blocks or indices
+ * @IB_UVERBS_MKEY_REASON_TOO_MANY: there are more than %value entries, blocks or indices
+ * @IB_UVERBS_MKEY_REASON_STRIDE: the stride of dimension %value, which the layout lacks,
+ *	is not zero
+ * @IB_UVERBS_MKEY_REASON_LKEY: the lkey %value names no MR in the protection domain of
+ *	the key
+ * @IB_UVERBS_MKEY_REASON_LEAF: the MR of the lkey %value is of a type that cannot be a
+ *	leaf
+ * @IB_UVERBS_MKEY_REASON_NO_LENGTH: the MR of the lkey %value has no bytes, such as an
+ *	unbound key
+ * @IB_UVERBS_MKEY_REASON_ITSELF: the lkey %value is that of the key itself
+ * @IB_UVERBS_MKEY_REASON_LEVELS: the MR of the lkey %value is a key of too many levels
+ * @IB_UVERBS_MKEY_REASON_INDEX_BYTES: the size of an index is %value and not 4 or 8
+ * @IB_UVERBS_MKEY_REASON_NO_BYTES: the length or bytes_count is zero
+ * @IB_UVERBS_MKEY_REASON_NO_REPEAT: repeat_count of dimension %value is zero
+ * @IB_UVERBS_MKEY_REASON_NO_UNIT: unit is zero
+ * @IB_UVERBS_MKEY_REASON_ADDRESS: an address of the entry, block or index does not fit
+ *	64 bits
+ * @IB_UVERBS_MKEY_REASON_LENGTH: the length of the layout does not fit 64 bits
+ * @IB_UVERBS_MKEY_REASON_LEAF_ACCESS: the access flags need a flag that the MR of the
+ *	lkey %value lacks
+ * @IB_UVERBS_MKEY_REASON_BEFORE_LEAF: a byte is before %value, the first address of the
+ *	MR
+ * @IB_UVERBS_MKEY_REASON_BEYOND_LEAF: a byte is after %value, the last address of the MR
+ * @IB_UVERBS_MKEY_REASON_PIECES: keys over keys have more than %value pieces of memory
+ * @IB_UVERBS_MKEY_REASON_FLUSH_ON_DEMAND: a flush to persistence with pages on demand
+ * @IB_UVERBS_MKEY_REASON_FLUSH_PIECES: a flush to persistence of more than %value pieces
+ * @IB_UVERBS_MKEY_REASON_FLUSH_BYTES: a flush to persistence of more than %value bytes
+ * @IB_UVERBS_MKEY_REASON_RKEY: %value, the new rkey, differs from that of the key in
+ *	more than the low 8 bits, or is not zero without IB_UVERBS_MKEY_BIND_RKEY
+ * @IB_UVERBS_MKEY_REASON_CIRCLE: the layout leads back to the key through other keys
+ * @IB_UVERBS_MKEY_REASON_NUM_KEYS: there are %value keys and not 1 to IB_MKEY_MAX_BINDS,
+ *	or descriptions of another size
+ * @IB_UVERBS_MKEY_REASON_TWICE: the key is named twice
+ * @IB_UVERBS_MKEY_REASON_OTHER_DEVICE: the key belongs to another device than the first
+ *	one
+ * @IB_UVERBS_MKEY_REASON_VERSION: %value is not IB_MKEY_LAYOUT_VERSION
+ * @IB_UVERBS_MKEY_REASON_DESCRIPTION: the description has another length than its header
+ *	says; there are %value bytes
+ * @IB_UVERBS_MKEY_REASON_DESCRIPTION_LKEY: the lkey %value names no MR in the protection
+ *	domain of the queue pair
+ * @IB_UVERBS_MKEY_REASON_DESCRIPTION_LEAF: the MR of the lkey %value, with the
+ *	description, is on demand or of another type
+ * @IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE: the description is not within the MR of the
+ *	lkey %value
+ * @IB_UVERBS_MKEY_REASON_PORTION: %value, the rkey that the request names, is not that
+ *	of the key
+ * @IB_UVERBS_MKEY_REASON_NOT_MAPPED: no layout is mapped to the key under the rkey
+ *	%value
+ * @IB_UVERBS_MKEY_REASON_INDICES: the address of the indices is %value and not zero in a
+ *	description for a work request; a kernel user gives indices of both sizes or of
+ *	none
+ * @IB_UVERBS_MKEY_REASON_ALL_MAPPED: as many layouts are mapped to the key as it can
+ *	have
+ * @IB_UVERBS_MKEY_REASON_ACCESS_UNBOUND: an access to a key to which nothing is bound
+ * @IB_UVERBS_MKEY_REASON_ACCESS_RANGE: an access beyond the %value bytes of the MR
+ * @IB_UVERBS_MKEY_REASON_ACCESS_FLAGS: an access that needs a flag which %value, the
+ *	access flags of the MR, lacks
+ * @IB_UVERBS_MKEY_REASON_ACCESS_PD: an access by a queue pair in another protection
+ *	domain
+ * @IB_UVERBS_MKEY_REASON_ACCESS_KEY: an access by an lkey or rkey that is no longer that
+ *	of the MR, %value
+ * @IB_UVERBS_MKEY_REASON_ACCESS_LEAF: an access to a leaf that was registered again
+ *	since the bind, or lacks local write
+ * @IB_UVERBS_MKEY_REASON_ACCESS_PIECES: an atomic access to eight bytes that are not in
+ *	one piece
+ * @IB_UVERBS_MKEY_REASON_ACCESS_ALIGN: an atomic access to memory that is not aligned to
+ *	eight bytes
+ * @IB_UVERBS_MKEY_REASON_ACCESS_MEMORY: an access to an address at which the process has
+ *	no memory
+ * @IB_UVERBS_MKEY_REASON_ACCESS_POISON: an access to persistent memory that cannot be
+ *	read
  *
  * The numbers stay. Later versions may add reasons. drivers/infiniband/ulp/mkey/errors.rs
  * gives each its errno value.
  */
 enum ib_uverbs_mkey_reason {
-	/** @IB_UVERBS_MKEY_REASON_NONE: no reason is known; the errno value says all */
 	IB_UVERBS_MKEY_REASON_NONE = 0,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_MEMORY: no memory, or max_key_memory or
-	 * max_key_memory_per_user is reached
-	 */
 	IB_UVERBS_MKEY_REASON_MEMORY,
-	/** @IB_UVERBS_MKEY_REASON_KILLED: the process was killed */
 	IB_UVERBS_MKEY_REASON_KILLED,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_BUSY: a memory window or a bound key refers to the key, or
-	 * another thread changes it
-	 */
 	IB_UVERBS_MKEY_REASON_BUSY,
-	/** @IB_UVERBS_MKEY_REASON_NOT_A_KEY: the MR is not a key */
 	IB_UVERBS_MKEY_REASON_NOT_A_KEY,
-	/** @IB_UVERBS_MKEY_REASON_DEVICE: the device has no keys */
 	IB_UVERBS_MKEY_REASON_DEVICE,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_MAX_ENTRIES: %value, the number of entries of a new key,
-	 * is not 1 to IB_MKEY_MAX_INDICES
-	 */
 	IB_UVERBS_MKEY_REASON_MAX_ENTRIES,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_COMP_MASK: %value, a comp_mask, has an unknown bit: that
-	 * of the entry, if there is one
-	 */
 	IB_UVERBS_MKEY_REASON_COMP_MASK,
-	/** @IB_UVERBS_MKEY_REASON_RESERVED: the field reserved is %value and not zero */
 	IB_UVERBS_MKEY_REASON_RESERVED,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES: bytes after the last field that the kernel
-	 * knows are not zero
-	 */
 	IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES,
-	/** @IB_UVERBS_MKEY_REASON_FAULT: the caller's memory at address %value cannot be read */
 	IB_UVERBS_MKEY_REASON_FAULT,
-	/** @IB_UVERBS_MKEY_REASON_KIND: %value is no kind of a layout */
 	IB_UVERBS_MKEY_REASON_KIND,
-	/** @IB_UVERBS_MKEY_REASON_ENTRY_SIZE: %value is not the size of an entry of this kind */
 	IB_UVERBS_MKEY_REASON_ENTRY_SIZE,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_NOT_INTERLEAVED: num_dims or repeat_count is not zero, and
-	 * the layout is not interleaved
-	 */
 	IB_UVERBS_MKEY_REASON_NOT_INTERLEAVED,
-	/** @IB_UVERBS_MKEY_REASON_DIMS: num_dims is %value and not 1 to IB_MKEY_MAX_DIMS */
 	IB_UVERBS_MKEY_REASON_DIMS,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_ONE_INDEXED: num_entries is %value and not 1, and the
-	 * layout is indexed
-	 */
 	IB_UVERBS_MKEY_REASON_ONE_INDEXED,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_ACCESS: a flag of %value, the access flags, is unknown, or
-	 * keys do not support it
-	 */
 	IB_UVERBS_MKEY_REASON_ACCESS,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_LOCAL_WRITE: %value, the access flags, has remote write or
-	 * atomic without local write
-	 */
 	IB_UVERBS_MKEY_REASON_LOCAL_WRITE,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_DEVICE_ACCESS: the device lacks a flag of %value, the
-	 * access flags
-	 */
 	IB_UVERBS_MKEY_REASON_DEVICE_ACCESS,
-	/** @IB_UVERBS_MKEY_REASON_EMPTY: there are no entries, blocks or indices */
 	IB_UVERBS_MKEY_REASON_EMPTY,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_TOO_MANY: there are more than %value entries, blocks or
-	 * indices
-	 */
 	IB_UVERBS_MKEY_REASON_TOO_MANY,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_STRIDE: the stride of dimension %value, which the layout
-	 * lacks, is not zero
-	 */
 	IB_UVERBS_MKEY_REASON_STRIDE,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_LKEY: the lkey %value names no MR in the protection domain
-	 * of the key
-	 */
 	IB_UVERBS_MKEY_REASON_LKEY,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_LEAF: the MR of the lkey %value is of a type that cannot
-	 * be a leaf
-	 */
 	IB_UVERBS_MKEY_REASON_LEAF,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_NO_LENGTH: the MR of the lkey %value has no bytes, such as
-	 * an unbound key
-	 */
 	IB_UVERBS_MKEY_REASON_NO_LENGTH,
-	/** @IB_UVERBS_MKEY_REASON_ITSELF: the lkey %value is that of the key itself */
 	IB_UVERBS_MKEY_REASON_ITSELF,
-	/** @IB_UVERBS_MKEY_REASON_LEVELS: the MR of the lkey %value is a key of too many levels */
 	IB_UVERBS_MKEY_REASON_LEVELS,
-	/** @IB_UVERBS_MKEY_REASON_INDEX_BYTES: the size of an index is %value and not 4 or 8 */
 	IB_UVERBS_MKEY_REASON_INDEX_BYTES,
-	/** @IB_UVERBS_MKEY_REASON_NO_BYTES: the length or bytes_count is zero */
 	IB_UVERBS_MKEY_REASON_NO_BYTES,
-	/** @IB_UVERBS_MKEY_REASON_NO_REPEAT: repeat_count of dimension %value is zero */
 	IB_UVERBS_MKEY_REASON_NO_REPEAT,
-	/** @IB_UVERBS_MKEY_REASON_NO_UNIT: unit is zero */
 	IB_UVERBS_MKEY_REASON_NO_UNIT,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_ADDRESS: an address of the entry, block or index does not
-	 * fit 64 bits
-	 */
 	IB_UVERBS_MKEY_REASON_ADDRESS,
-	/** @IB_UVERBS_MKEY_REASON_LENGTH: the length of the layout does not fit 64 bits */
 	IB_UVERBS_MKEY_REASON_LENGTH,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_LEAF_ACCESS: the access flags need a flag that the MR of
-	 * the lkey %value lacks
-	 */
 	IB_UVERBS_MKEY_REASON_LEAF_ACCESS,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_BEFORE_LEAF: a byte is before %value, the first address of
-	 * the MR
-	 */
 	IB_UVERBS_MKEY_REASON_BEFORE_LEAF,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_BEYOND_LEAF: a byte is after %value, the last address of
-	 * the MR
-	 */
 	IB_UVERBS_MKEY_REASON_BEYOND_LEAF,
-	/** @IB_UVERBS_MKEY_REASON_PIECES: keys over keys have more than %value pieces of memory */
 	IB_UVERBS_MKEY_REASON_PIECES,
-	/** @IB_UVERBS_MKEY_REASON_FLUSH_ON_DEMAND: a flush to persistence with pages on demand */
 	IB_UVERBS_MKEY_REASON_FLUSH_ON_DEMAND,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_FLUSH_PIECES: a flush to persistence of more than %value
-	 * pieces
-	 */
 	IB_UVERBS_MKEY_REASON_FLUSH_PIECES,
-	/** @IB_UVERBS_MKEY_REASON_FLUSH_BYTES: a flush to persistence of more than %value bytes */
 	IB_UVERBS_MKEY_REASON_FLUSH_BYTES,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_RKEY: %value, the new rkey, differs from that of the key
-	 * in more than the low 8 bits, or is not zero without IB_UVERBS_MKEY_BIND_RKEY
-	 */
 	IB_UVERBS_MKEY_REASON_RKEY,
-	/** @IB_UVERBS_MKEY_REASON_CIRCLE: the layout leads back to the key through other keys */
 	IB_UVERBS_MKEY_REASON_CIRCLE,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_NUM_KEYS: there are %value keys and not 1 to
-	 * IB_MKEY_MAX_BINDS, or descriptions of another size
-	 */
 	IB_UVERBS_MKEY_REASON_NUM_KEYS,
-	/** @IB_UVERBS_MKEY_REASON_TWICE: the key is named twice */
 	IB_UVERBS_MKEY_REASON_TWICE,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_OTHER_DEVICE: the key belongs to another device than the
-	 * first one
-	 */
 	IB_UVERBS_MKEY_REASON_OTHER_DEVICE,
-	/** @IB_UVERBS_MKEY_REASON_VERSION: %value is not IB_MKEY_LAYOUT_VERSION */
 	IB_UVERBS_MKEY_REASON_VERSION,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION: the description has another length than its
-	 * header says; there are %value bytes
-	 */
 	IB_UVERBS_MKEY_REASON_DESCRIPTION,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION_LKEY: the lkey %value names no MR in the
-	 * protection domain of the queue pair
-	 */
 	IB_UVERBS_MKEY_REASON_DESCRIPTION_LKEY,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION_LEAF: the MR of the lkey %value, with the
-	 * description, is on demand or of another type
-	 */
 	IB_UVERBS_MKEY_REASON_DESCRIPTION_LEAF,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE: the description is not within the MR of
-	 * the lkey %value
-	 */
 	IB_UVERBS_MKEY_REASON_DESCRIPTION_RANGE,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_PORTION: %value, the rkey that the request names, is not that
-	 * of the key
-	 */
 	IB_UVERBS_MKEY_REASON_PORTION,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_NOT_MAPPED: no layout is mapped to the key under the rkey
-	 * %value
-	 */
 	IB_UVERBS_MKEY_REASON_NOT_MAPPED,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_INDICES: the address of the indices is %value and not zero
-	 * in a description for a work request; a kernel user gives indices of both sizes or
-	 * of none
-	 */
 	IB_UVERBS_MKEY_REASON_INDICES,
-	/**
-	 * @IB_UVERBS_MKEY_REASON_ALL_MAPPED: as many layouts are mapped to the key as it
-	 * can have
-	 */
 	IB_UVERBS_MKEY_REASON_ALL_MAPPED,
+	IB_UVERBS_MKEY_REASON_ACCESS_UNBOUND,
+	IB_UVERBS_MKEY_REASON_ACCESS_RANGE,
+	IB_UVERBS_MKEY_REASON_ACCESS_FLAGS,
+	IB_UVERBS_MKEY_REASON_ACCESS_PD,
+	IB_UVERBS_MKEY_REASON_ACCESS_KEY,
+	IB_UVERBS_MKEY_REASON_ACCESS_LEAF,
+	IB_UVERBS_MKEY_REASON_ACCESS_PIECES,
+	IB_UVERBS_MKEY_REASON_ACCESS_ALIGN,
+	IB_UVERBS_MKEY_REASON_ACCESS_MEMORY,
+	IB_UVERBS_MKEY_REASON_ACCESS_POISON,
 };
 
 /**
@@ -694,6 +644,9 @@ enum ib_uverbs_mkey_reason {
  * @reason: enum ib_uverbs_mkey_reason
  * @comp_mask: zero; bits stand for fields of later versions that are filled in
  * @value: what the reason says, or zero
+ *
+ * A call that fails writes it, unless uverbs refuses an attribute or a handle. That of
+ * BIND_MANY is about the key that RESP_FAILED names.
  */
 struct ib_uverbs_mkey_refused {
 	__u32 error;
@@ -701,6 +654,35 @@ struct ib_uverbs_mkey_refused {
 	__u32 reason;
 	__u32 comp_mask;
 	__aligned_u64 value;
+};
+
+/**
+ * struct ib_uverbs_mkey_refused_access - an access that was refused
+ * @number: the number of the refusal among those of all devices since ib_mkey was loaded;
+ *	0 if no access was refused, and all other fields are zero then
+ * @addr: the first address in the MR
+ * @length: bytes: those of one packet, or those that a peer asked for
+ * @value: what the reason says, or zero
+ * @key: the lkey or rkey that the request named; the lkey of the MR if that is not known
+ * @reason: enum ib_uverbs_mkey_reason
+ * @access: enum ib_uverbs_access_flags that the access needs; zero for a local read
+ * @remote: 1 if a peer asked for the access, 0 for an SGE of this node
+ * @comp_mask: zero; bits stand for fields of later versions that are filled in
+ * @reserved: zero
+ *
+ * An access is not recorded if a queue pair of another process asked for it.
+ */
+struct ib_uverbs_mkey_refused_access {
+	__aligned_u64 number;
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__aligned_u64 value;
+	__u32 key;
+	__u32 reason;
+	__u32 access;
+	__u32 remote;
+	__u32 comp_mask;
+	__u32 reserved;
 };
 
 /**

@@ -74,6 +74,12 @@ impl UserContext {
     pub(crate) fn as_raw(&self) -> *mut bindings::ib_ucontext {
         self.0.get()
     }
+
+    /// Returns the device that the process has opened.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: The field is set when the context is made. The device outlives the context.
+        unsafe { Device::from_raw((*self.as_raw()).device) }
+    }
 }
 
 /// A protection domain that this module made. Dropping it deallocates the domain.

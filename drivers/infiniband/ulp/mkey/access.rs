@@ -13,11 +13,13 @@
 //! (`rust/kernel/sync/rcu_arc.rs`), and drops it at the end. It may sleep in between.
 
 pub(crate) mod bind;
+pub(crate) mod refused;
 pub(crate) mod window;
 
 use crate::{
     backend::{Claimed, ClaimedMr, Direction, Payload},
-    counters::{self, refused, Count},
+    counters::{self, Count},
+    errors::Refused,
     kernel_ext::rdma::{mr::Right, Access, Pd},
     limits::worker::Worker,
     region::{
@@ -27,10 +29,10 @@ use crate::{
     },
 };
 use kernel::{
-    ffi::c_int,
     prelude::*,
     sync::{Arc, ArcBorrow},
 };
+use refused::Asked;
 
 /// Returns the access flags that a copy needs.
 #[inline]
@@ -50,31 +52,32 @@ fn region_of(mr: &Claimed) -> Result<ArcBorrow<'_, Region>> {
     mr.object::<Region>().ok_or(EINVAL)
 }
 
-/// Runs `access` on the binding of `mr`, at the offset of address `iova` in that binding, if the
-/// binding allows what is `needed` to this node or to `peer`. Compares again what rxe compared when
-/// a request arrived.
+/// Runs `access` on the binding of `mr`, at the offset of the address of `asked` in that binding, if
+/// the binding allows the access. Compares again what rxe compared when a request arrived. Records why
+/// the access is refused.
 ///
 /// # Errors
 ///
-/// `EINVAL` if nothing is bound, `EACCES` if the peer may not use the binding or an access flag is
-/// missing; the errors of `access`.
+/// `ACCESS_UNBOUND`; the errors of [`Binding::allows`] and of `access`; `EINVAL` as of [`region_of`].
 #[inline]
-fn with_binding<T>(
+fn with_binding(
     mr: &Claimed,
-    iova: u64,
-    peer: Option<Peer>,
-    needed: Access,
-    access: impl FnOnce(&Binding, u64) -> Result<T>,
-) -> Result<T> {
-    counters::add(Count::Access, 1);
+    asked: Asked,
+    access: impl FnOnce(&Binding, u64) -> Result,
+) -> Result {
+    let region = region_of(mr)?;
     let run = || {
-        let binding = region_of(mr)?.binding.get().ok_or(EINVAL)?;
-        if !binding.allows(mr, peer.as_ref(), needed) {
-            return Err(EACCES);
-        }
-        access(&binding, iova.wrapping_sub(binding.start()))
+        let binding = region.binding.get().ok_or(Refused::ACCESS_UNBOUND)?;
+        binding.allows(mr, asked.peer.as_ref(), asked.needed)?;
+        access(&binding, asked.addr.wrapping_sub(binding.start()))
     };
-    run().inspect_err(refused)
+    run().inspect_err(|error| refused::record(&region, mr, asked, *error))
+}
+
+/// Finds out why rxe has refused an access without a call of the functions below, and records it.
+/// Records nothing if the access would be allowed now.
+pub(crate) fn refused_by_driver(mr: &Claimed, asked: Asked) {
+    let _ = with_binding(mr, asked, |binding, at| binding.check_range(at, asked.len));
 }
 
 /// Copies all of `payload` to or from `mr`, from address `iova` on. Without a `peer` the access is
@@ -82,41 +85,47 @@ fn with_binding<T>(
 ///
 /// # Errors
 ///
-/// The errors of [`Binding::copy`] and of [`with_binding`].
+/// The errors of [`with_binding`] and of [`Binding::copy`].
 pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
-    with_binding(mr, iova, peer, needed, |binding, at| {
-        binding.copy(at, &payload)
-    })
+    let asked = Asked {
+        addr: iova,
+        len: payload.len(),
+        needed,
+        remote: peer.is_some(),
+        peer,
+    };
+    counters::add(Count::Access, 1);
+    with_binding(mr, asked, |binding, at| binding.copy(at, &payload))
 }
 
-/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`,
-/// which needs the access flag `needed`. Returns the result of the driver's code.
+/// Does a peer's atomic operation, or atomic write, on the eight bytes at address `iova` of `mr`.
+/// `operation` needs the access flag `needed`.
 ///
 /// # Errors
 ///
-/// The errors of `operation` and of [`with_binding`].
+/// The errors of [`with_binding`] and of `operation`.
 pub(crate) fn atomic_op(
     mr: &Claimed,
     iova: u64,
     peer: Peer,
     needed: Right,
-    operation: impl FnOnce(&Binding, u64) -> Result<c_int>,
-) -> Result<c_int> {
-    with_binding(mr, iova, Some(peer), needed.into(), operation)
+    operation: impl FnOnce(&Binding, u64) -> Result,
+) -> Result {
+    counters::add(Count::Access, 1);
+    with_binding(mr, Asked::by(peer, iova, 8, needed), operation)
 }
 
 /// Makes `length` bytes from address `iova` on persistent, for a peer. Sleeps.
 ///
 /// # Errors
 ///
-/// The errors of [`Binding::flush`] and of [`with_binding`].
+/// The errors of [`with_binding`] and of [`Binding::flush`].
 pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: Peer) -> Result {
     // Without the access flag, the leaves may not be persistent memory.
-    let needed = Right::FlushPersistent.into();
-    with_binding(mr, iova, Some(peer), needed, |binding, at| {
-        binding.flush(at, length)
-    })
+    let asked = Asked::by(peer, iova, length, Right::FlushPersistent);
+    counters::add(Count::Access, 1);
+    with_binding(mr, asked, |binding, at| binding.flush(at, length))
 }
 
 /// Returns `true` if `mr` is an MR for fast registration in which `length` bytes from address

@@ -2,10 +2,8 @@
 
 //! Counts of what the module did since it was loaded, for all devices together.
 
-use kernel::{
-    prelude::*,
-    sync::atomic::{ordering, Atomic},
-};
+use crate::errors::Refused;
+use kernel::sync::atomic::{ordering, Atomic};
 
 /// A count.
 #[derive(Clone, Copy)]
@@ -46,15 +44,23 @@ pub(crate) fn add(count: Count, by: usize) {
     }
 }
 
-/// Counts an access that failed with `err`.
-pub(crate) fn refused(err: &Error) {
-    let count = match *err {
-        EINVAL => Count::RefusedUnbound,
-        EACCES => Count::RefusedRights,
-        EFAULT => Count::RefusedMemory,
+/// The number of accesses that were refused.
+static REFUSED: Atomic<u64> = Atomic::new(0);
+
+/// Counts an access that was refused. Returns its number among all that were refused, from 1 on.
+pub(crate) fn refused(why: Refused) -> u64 {
+    let count = match why {
+        Refused::ACCESS_UNBOUND | Refused::ACCESS_RANGE | Refused::ACCESS_PIECES => {
+            Count::RefusedUnbound
+        }
+        Refused::ACCESS_FLAGS | Refused::ACCESS_PD | Refused::ACCESS_KEY | Refused::ACCESS_LEAF => {
+            Count::RefusedRights
+        }
+        Refused::ACCESS_MEMORY => Count::RefusedMemory,
         _ => Count::RefusedOther,
     };
     add(count, 1);
+    REFUSED.fetch_add(1, ordering::Relaxed).wrapping_add(1)
 }
 
 /// Returns the counts with their names.

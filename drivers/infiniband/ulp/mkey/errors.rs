@@ -15,7 +15,7 @@ use kernel::{
     prelude::*,
 };
 
-/// The reason for which a key was not created or bound.
+/// The reason for which a key was not created or bound, or an access was refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
     errno: u32,
@@ -45,17 +45,24 @@ reasons! {
         ONE_INDEXED ACCESS LOCAL_WRITE EMPTY STRIDE INDEX_BYTES NO_BYTES NO_REPEAT NO_UNIT RKEY
         NUM_KEYS TWICE OTHER_DEVICE VERSION DESCRIPTION PORTION NOT_MAPPED INDICES;
     ENOENT: LKEY DESCRIPTION_LKEY;
-    EACCES: LEAF_ACCESS;
+    EACCES: LEAF_ACCESS ACCESS_FLAGS;
     ENOSPC: TOO_MANY;
     EOVERFLOW: ADDRESS LENGTH;
-    ERANGE: NO_LENGTH BEFORE_LEAF BEYOND_LEAF DESCRIPTION_RANGE;
+    ERANGE: NO_LENGTH BEFORE_LEAF BEYOND_LEAF DESCRIPTION_RANGE ACCESS_RANGE;
     ELOOP: ITSELF LEVELS PIECES CIRCLE;
     EBUSY: BUSY ALL_MAPPED;
     ENOMEM: MEMORY;
-    EFAULT: FAULT;
+    EFAULT: FAULT ACCESS_MEMORY;
     EINTR: KILLED;
     EOPNOTSUPP: DEVICE UNKNOWN_BYTES DEVICE_ACCESS LEAF FLUSH_ON_DEMAND FLUSH_PIECES FLUSH_BYTES
         DESCRIPTION_LEAF;
+    ENXIO: ACCESS_UNBOUND;
+    EPERM: ACCESS_PD;
+    EKEYREVOKED: ACCESS_KEY;
+    ESTALE: ACCESS_LEAF;
+    EXDEV: ACCESS_PIECES;
+    EDOM: ACCESS_ALIGN;
+    EIO: ACCESS_POISON;
 }
 
 impl Refused {
@@ -118,6 +125,38 @@ impl Refused {
         Self::from(error).one_of(&reasons).with(lkey)
     }
 
+    /// Returns the reason why the memory of a leaf could not be accessed.
+    pub(crate) fn of_memory(error: Error) -> Self {
+        match error {
+            EIO => Self::ACCESS_POISON,
+            _ => Self::ACCESS_MEMORY,
+        }
+    }
+
+    /// Returns the reason why an access was refused. Each has its own errno value, so that the data
+    /// path returns an errno value alone.
+    pub(crate) fn of_access(error: Error) -> Self {
+        let reasons = [
+            Self::ACCESS_UNBOUND,
+            Self::ACCESS_RANGE,
+            Self::ACCESS_FLAGS,
+            Self::ACCESS_PD,
+            Self::ACCESS_KEY,
+            Self::ACCESS_LEAF,
+            Self::ACCESS_PIECES,
+            Self::ACCESS_ALIGN,
+            Self::ACCESS_POISON,
+        ];
+        let errno = error.to_errno().unsigned_abs();
+        let same = reasons.iter().find(|reason| reason.errno == errno);
+        *same.unwrap_or(&Self::ACCESS_MEMORY)
+    }
+
+    /// Returns the number of the reason.
+    pub(crate) fn reason(self) -> u32 {
+        self.reason
+    }
+
     /// Returns the reason with the same errno value; `self` if there is none.
     fn one_of(self, reasons: &[Self]) -> Self {
         let same = reasons.iter().find(|reason| reason.errno == self.errno);
@@ -151,8 +190,8 @@ impl From<layout::Error> for Refused {
             layout::Error::Overflow(Part::Entry(at)) => Self::ADDRESS.at(at),
             layout::Error::Overflow(_) => Self::LENGTH,
             layout::Error::OutOfLeaf => Self::BEYOND_LEAF,
-            // Only accesses cause these. The data path does not tell one errno from another.
-            layout::Error::Range | layout::Error::Straddles => EINVAL.into(),
+            layout::Error::Range => Self::ACCESS_RANGE,
+            layout::Error::Straddles => Self::ACCESS_PIECES,
         }
     }
 }

@@ -10,6 +10,7 @@
 
 use crate::{
     backend::{Backend, BaseMr, Direction, Hw, Payload},
+    errors::Refused,
     kernel_ext::sched,
     layout::{Row, Segment},
     region::binding::{Binding, Leaf, LeafPlace},
@@ -55,7 +56,7 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// The errors of [`BaseMr::allows`]; `EFAULT` for a leaf that is no memory.
+    /// `ACCESS_LEAF` by [`BaseMr::allows`]; `EFAULT` for a leaf that is no memory.
     #[inline]
     fn open<'l>(&self, leaves: &'l [Leaf], index: u32, write: bool) -> Result<(&'l LeafMr, u64)> {
         let leaf = leaves.get(index as usize).ok_or(EFAULT)?;
@@ -68,22 +69,28 @@ impl Binding {
             return Err(EFAULT);
         };
         if *mutable {
-            base.allows(self.pd, leaf.lkey, leaf.start, write)?;
+            base.allows(self.pd, leaf.lkey, leaf.start, write)
+                .map_err(|_| Refused::ACCESS_LEAF)?;
         }
         Ok((base, *delta))
     }
 
     /// Returns the binding whose layout over memory has the bytes of an access, and the offset of the
     /// access in that layout.
-    /// Fails with `EINVAL` for bytes outside of this binding.
+    /// Fails with `ACCESS_RANGE` for bytes outside of this binding.
     #[inline]
     fn locate(&self, offset: u64, len: u64) -> Result<(&Self, u64)> {
         let (target, before) = self.target();
         let end = offset.checked_add(len);
         if end.is_none_or(|end| end > self.layout.length()) {
-            return Err(EINVAL);
+            return Err(Refused::ACCESS_RANGE.into());
         }
         Ok((target, offset.wrapping_add(before)))
+    }
+
+    /// Checks that `len` bytes at `offset` are in the binding. Fails with `ACCESS_RANGE` otherwise.
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result {
+        self.locate(offset, len).map(|_| ())
     }
 
     /// Copies all of `payload` from or to the bytes from `offset` on. The caller has compared the
@@ -91,8 +98,8 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// `EINVAL` out of range, the errors of [`BaseMr::allows`], those of faulting pages in. The
-    /// bytes before a leaf that fails are copied, as with several SGEs.
+    /// `ACCESS_RANGE`; `ACCESS_LEAF`; `ACCESS_MEMORY` and `ACCESS_POISON` by [`BaseMr::copy`]. The bytes
+    /// before a leaf that fails are copied, as with several SGEs.
     #[inline]
     pub(crate) fn copy(&self, offset: u64, payload: &Payload<'_>) -> Result {
         let (binding, offset) = self.locate(offset, payload.len())?;
@@ -100,7 +107,8 @@ impl Binding {
         let write = payload.direction() == Direction::ToMemory;
         if let Some(row) = layout.only_row(offset, payload.len()) {
             let (base, delta) = binding.open(leaves, row.leaf, write)?;
-            return base.copy(Segment::Row(row), delta, payload);
+            let copied = base.copy(Segment::Row(row), delta, payload);
+            return Ok(copied.map_err(Refused::of_memory)?);
         }
         let mut rows = layout.rows(offset, payload.len());
         // The cursor is large, so it is not moved.
@@ -113,7 +121,8 @@ impl Binding {
                 Some((last, mr)) if last == leaf => mr,
                 _ => opened.insert((leaf, binding.open(leaves, leaf, write)?)).1,
             };
-            base.copy(segment, delta, payload)?;
+            let copied = base.copy(segment, delta, payload);
+            copied.map_err(Refused::of_memory)?;
         }
         Ok(())
     }
@@ -141,8 +150,7 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::copy`]. A status of the driver is returned as a value, not as an
-    /// error.
+    /// The errors of [`Self::copy`]; `ACCESS_PIECES`; those of [`BaseMr::atomic_op`].
     pub(crate) fn atomic_op(
         &self,
         offset: u64,
@@ -150,16 +158,16 @@ impl Binding {
         compare: u64,
         swap_add: u64,
         original: &mut u64,
-    ) -> Result<c_int> {
+    ) -> Result {
         let (base, iova) = self.resolve(offset, 8)?;
-        Ok(base.atomic_op(iova, opcode, compare, swap_add, original))
+        base.atomic_op(iova, opcode, compare, swap_add, original)
     }
 
     /// Writes eight bytes at `offset` in one atomic write. The errors are those of
     /// [`Self::atomic_op`].
-    pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result<c_int> {
+    pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result {
         let (base, iova) = self.resolve(offset, 8)?;
-        Ok(base.atomic_write(iova, value))
+        base.atomic_write(iova, value)
     }
 
     /// Makes `len` bytes from `offset` on persistent. Sleeps.
@@ -174,7 +182,8 @@ impl Binding {
             let (base, delta) = binding.open(leaves, row.leaf, false)?;
             for piece in 0..row.count {
                 sched::cond_resched();
-                base.flush(row.skip(piece).addr.wrapping_add(delta), row.len)?;
+                let flushed = base.flush(row.skip(piece).addr.wrapping_add(delta), row.len);
+                flushed.map_err(Refused::of_memory)?;
             }
         }
         Ok(())

@@ -70,6 +70,7 @@ pub(crate) use binding::rights;
 
 use crate::{
     backend::{Claimed, ClaimedMr},
+    bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
     errors::Refused,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -168,6 +169,9 @@ pub(crate) struct Region {
     /// The reason for which the last work request or call of a kernel user did not bind the region.
     #[pin]
     refused: SpinLock<Refused>,
+    /// The last access that was refused.
+    #[pin]
+    refused_access: SpinLock<RefusedAccess>,
     /// The charge for the kernel's memory of the region, without its bindings.
     pub(crate) charge: OwnerCharge,
     /// The process that made the region; [`None`] for a kernel user.
@@ -190,6 +194,7 @@ impl Region {
             last_written: mr.rkey(),
             revoked: false,
         };
+        let no_access: RefusedAccess = Zeroable::zeroed();
         Arc::pin_init(
             pin_init!(Self {
                 mr: ptr::from_ref(mr) as usize,
@@ -200,6 +205,7 @@ impl Region {
                 room <- new_spinlock!(Room::NONE, "ib_mkey room"),
                 state,
                 refused <- new_spinlock!(Refused::NONE, "ib_mkey refused"),
+                refused_access <- new_spinlock!(no_access, "ib_mkey refused access"),
                 charge,
                 maker,
                 edit <- new_many_mutex!(unbound, "ib_mkey edit"),
@@ -318,6 +324,21 @@ impl Region {
     /// Returns why the last recorded bind was refused.
     pub(crate) fn refused(&self) -> Refused {
         *self.refused.lock()
+    }
+
+    /// Records a refused access.
+    pub(crate) fn refuse_access(&self, refused: RefusedAccess) {
+        let mut last = self.refused_access.lock();
+        // Another thread may have recorded a later one.
+        if last.number < refused.number {
+            *last = refused;
+        }
+    }
+
+    /// Returns the last refused access.
+    pub(crate) fn refused_access(&self) -> RefusedAccess {
+        let last = self.refused_access.lock();
+        RefusedAccess { ..*last }
     }
 }
 

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The uverbs method that queries the binding of a key.
+//! The uverbs method that queries the binding of a key, and queries of refused accesses.
 
 use crate::{
+    access::refused,
     api::kapi::with_key,
+    backend::{Backend, Hw},
     bindings::{
         ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_info, ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_UNBOUND as KIND_UNBOUND, ib_uverbs_mkey_refused,
+        ib_uverbs_mkey_refused_access,
     },
     kernel_ext::{
         alloc::GFP_MAYFAIL,
-        export_c::{export_c, Given},
-        rdma::export::HeldMr,
+        export_c::{export_c, Given, Out},
+        rdma::{export::HeldMr, pd::UserContext},
         sched,
         uaccess::write_all,
     },
     key::{indexed, Key},
     layout::{Layout, MAX_DIMS},
+    mkey_core::{Core, Lookup},
     region::binding::Binding,
 };
 use kernel::prelude::*;
@@ -161,6 +165,7 @@ export_c! {
         blocks: u64,
         num_blocks: u32,
         refused: &mut ib_uverbs_mkey_refused,
+        refused_access: &mut ib_uverbs_mkey_refused_access,
     ) -> Result {
         let query = Query {
             info,
@@ -173,7 +178,17 @@ export_c! {
         };
         with_key(mkey, |key| {
             *refused = key.region().refused().to_uapi();
+            *refused_access = key.region().refused_access();
             query.answer(key, blocks)
         })
+    }
+
+    fn ib_mkey_uapi_query_refused_access(
+        context: &UserContext,
+        refused_access: Out<'_, ib_uverbs_mkey_refused_access>,
+    ) -> Result {
+        let core = Core::of(context.device())?;
+        refused_access.set(refused::last_of(core, Hw::user(context)));
+        Ok(())
     }
 }

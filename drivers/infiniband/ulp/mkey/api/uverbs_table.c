@@ -17,8 +17,18 @@
 
 #include "uverbs_table.h"
 
+/* Writes the structure @from, for a caller that wants it. */
+static int answer(struct uverbs_attr_bundle *attrs, u16 attr, const void *from, size_t size)
+{
+	if (!uverbs_attr_is_valid(attrs, attr))
+		return 0;
+	return uverbs_copy_to_struct_or_zero(attrs, attr, from, size);
+}
+
 static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY_CAPS)(struct uverbs_attr_bundle *attrs)
 {
+	const u16 refused_attr = IB_MKEY_ATTR_QUERY_CAPS_RESP_REFUSED_ACCESS;
+	struct ib_uverbs_mkey_refused_access refused_access;
 	struct ib_uverbs_mkey_caps caps;
 	struct ib_ucontext *context;
 	int ret;
@@ -30,6 +40,13 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY_CAPS)(struct uverbs_attr_bundle *
 	ret = ib_query_mkey_caps(context->device, &caps);
 	if (ret)
 		return ret;
+
+	if (uverbs_attr_is_valid(attrs, refused_attr)) {
+		ret = ib_mkey_uapi_query_refused_access(context, &refused_access) ?:
+		      answer(attrs, refused_attr, &refused_access, sizeof(refused_access));
+		if (ret)
+			return ret;
+	}
 
 	return uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_CAPS_RESP,
 					     &caps, sizeof(caps));
@@ -111,11 +128,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_VIEW)(struct uverbs_attr_bundle *att
 static int answer_refused(struct uverbs_attr_bundle *attrs, u16 attr,
 			  const struct ib_uverbs_mkey_refused *refused, int err)
 {
-	if (uverbs_attr_is_valid(attrs, attr) &&
-	    uverbs_copy_to_struct_or_zero(attrs, attr, refused, sizeof(*refused)))
-		return -EFAULT;
-
-	return err;
+	return answer(attrs, attr, refused, sizeof(*refused)) ? -EFAULT : err;
 }
 
 static int UVERBS_HANDLER(IB_MKEY_METHOD_CREATE)(struct uverbs_attr_bundle *attrs)
@@ -249,6 +262,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	struct ib_mr *mkey = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_QUERY_HANDLE);
 	u64 repeat_count[IB_MKEY_MAX_DIMS] = {};
 	struct ib_uverbs_mkey_indexed wanted = {}, indexed = {};
+	struct ib_uverbs_mkey_refused_access refused_access = {};
 	struct ib_uverbs_mkey_refused refused = {};
 	struct ib_uverbs_mkey_info info = {};
 	u32 num_blocks = 0;
@@ -276,23 +290,16 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	}
 
 	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, IB_MKEY_MAX_DIMS, &wanted,
-				 &indexed, blocks, num_blocks, &refused);
+				 &indexed, blocks, num_blocks, &refused, &refused_access);
 	if (ret)
 		return ret;
 
-	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED)) {
-		ret = uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED,
-						    &refused, sizeof(refused));
-		if (ret)
-			return ret;
-	}
-
-	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED)) {
-		ret = uverbs_copy_to_struct_or_zero(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED,
-						    &indexed, sizeof(indexed));
-		if (ret)
-			return ret;
-	}
+	ret = answer(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED, &refused, sizeof(refused)) ?:
+	      answer(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS, &refused_access,
+		     sizeof(refused_access)) ?:
+	      answer(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED, &indexed, sizeof(indexed));
+	if (ret)
+		return ret;
 
 	if (info.num_dims &&
 	    uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_RESP_REPEAT_COUNT)) {
@@ -311,11 +318,18 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 					     sizeof(info));
 }
 
+/* The last refused access. */
+#define ATTR_REFUSED_ACCESS(_id)							\
+	UVERBS_ATTR_PTR_OUT(_id,							\
+			    UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_refused_access, reserved), \
+			    UA_OPTIONAL)
+
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY_CAPS,
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_CAPS_RESP,
 						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_caps,
 								   dm_classes),
-						UA_MANDATORY));
+						UA_MANDATORY),
+			    ATTR_REFUSED_ACCESS(IB_MKEY_ATTR_QUERY_CAPS_RESP_REFUSED_ACCESS));
 
 DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_COPY,
 			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_DM_COPY_HANDLE, UVERBS_OBJECT_DM,
@@ -427,7 +441,8 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 						UVERBS_ATTR_STRUCT(struct ib_uverbs_mkey_indexed,
 								   comp_mask),
 						UA_OPTIONAL),
-			    ATTR_REFUSED(IB_MKEY_ATTR_QUERY_RESP_REFUSED));
+			    ATTR_REFUSED(IB_MKEY_ATTR_QUERY_RESP_REFUSED),
+			    ATTR_REFUSED_ACCESS(IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS));
 
 /*
  * Adds methods to an object. The provider keeps the first number of a driver's method,

@@ -25,7 +25,10 @@ int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
 		       u64 *repeat_count, u32 max_dims,
 		       const struct ib_uverbs_mkey_indexed *wanted,
 		       struct ib_uverbs_mkey_indexed *indexed, u64 blocks,
-		       u32 num_blocks, struct ib_uverbs_mkey_refused *refused);
+		       u32 num_blocks, struct ib_uverbs_mkey_refused *refused,
+		       struct ib_uverbs_mkey_refused_access *refused_access);
+int ib_mkey_uapi_query_refused_access(struct ib_ucontext *context,
+				      struct ib_uverbs_mkey_refused_access *refused_access);
 int ib_mkey_uapi_dm_copy(struct ib_dm *dm, bool to_dm, u64 offset, u64 addr,
 			 u64 length);
 struct dma_buf *ib_mkey_uapi_dm_view(struct ib_dm *dm);

@@ -156,7 +156,11 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     fn copy(&self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result;
 
     /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
-    /// the memory. Returns the result of that code.
+    /// the memory.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_ALIGN` for memory that is not aligned to eight bytes; `ACCESS_MEMORY`.
     fn atomic_op(
         &self,
         iova: u64,
@@ -164,10 +168,10 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
         compare: u64,
         swap_add: u64,
         original: &mut u64,
-    ) -> c_int;
+    ) -> Result;
 
-    /// Writes eight bytes in one atomic write. Returns the result of the driver's code.
-    fn atomic_write(&self, iova: u64, value: u64) -> c_int;
+    /// Writes eight bytes in one atomic write. The errors are those of [`Self::atomic_op`].
+    fn atomic_write(&self, iova: u64, value: u64) -> Result;
 
     /// Makes `len` bytes from address `iova` on persistent. Sleeps.
     ///

@@ -10,6 +10,7 @@
 //! | `regions` | each region: keys, windows, MRs over device memory and dma-bufs |
 //! | `leaves` | each leaf of a key or window |
 //! | `layouts` | each of the first entries of a key |
+//! | `refused` | the last refused access of each region |
 //! | `counters` | each count since the module was loaded |
 //!
 //! Each of these files begins with a line of column names. Bytes of device memory are whole pages.
@@ -54,6 +55,7 @@ impl Shown {
             dir.read_callback_file(c"regions", data, &show_regions);
             dir.read_callback_file(c"leaves", data, &show_leaves);
             dir.read_callback_file(c"layouts", data, &show_layouts);
+            dir.read_callback_file(c"refused", data, &show_refused);
             dir.read_callback_file(c"counters", data, &show_counters);
         });
         Ok(Self {
@@ -153,6 +155,11 @@ fn show_leaves(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn show_layouts(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("# device lkey kind counts leaf addr bytes strides\n")?;
     each_core(f, region::show::layouts)
+}
+
+fn show_refused(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("# device lkey number reason value key addr bytes access remote kind pid comm\n")?;
+    each_core(f, region::show::refused)
 }
 
 fn show_counters(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -100,6 +100,34 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
     windows(core, device, f)
 }
 
+/// Writes a line for each region of which an access was refused: device, lkey, the members of
+/// `struct ib_uverbs_mkey_refused_access`, the kind, and the PID and name of the process that made the
+/// region.
+pub(crate) fn refused(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
+    for region in core.regions.iter() {
+        let refused = region.refused_access();
+        if refused.number == 0 {
+            continue;
+        }
+        f.write_fmt(fmt!(
+            "{} {:#010x} {} {} {} {:#010x} {:#x} {} {:#x} {} {} ",
+            device,
+            region.lkey(),
+            refused.number,
+            refused.reason,
+            refused.value,
+            refused.key,
+            refused.addr,
+            refused.length,
+            refused.access,
+            refused.remote,
+            kind(&region, region.binding.get().as_deref()),
+        ))?;
+        maker(region.maker.as_ref(), f)?;
+    }
+    Ok(())
+}
+
 /// Writes a line for each leaf of each key and memory window: device, the key's lkey or the window's
 /// rkey, the kind, and the leaf's lkey.
 pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {

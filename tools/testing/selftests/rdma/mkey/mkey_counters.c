@@ -143,7 +143,7 @@ TEST_F(counters, invalidation)
 	EXPECT_COUNT("unbinds", 1);
 }
 
-/* rxe refuses an unbound key before it calls ib_mkey */
+/* rxe refuses an unbound key, and tells ib_mkey */
 TEST_F(counters, unbound)
 {
 	struct mkt_end *plain = self->s.plain;
@@ -156,7 +156,7 @@ TEST_F(counters, unbound)
 	};
 
 	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
-	EXPECT_COUNT("", 0);
+	EXPECT_COUNT("refused_unbound", 1);
 }
 
 /* the copy of each packet is an access */
@@ -253,7 +253,7 @@ TEST_F(counters, memory)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, PAGE, 64));
 	self->before.of[COUNTS - 1]++;
-	EXPECT_COUNT("refused_other", 1);
+	EXPECT_COUNT("refused_memory", 1);
 	/* not to be unmapped twice */
 	munmap(self->fresh + PAGE, 3 * PAGE);
 	self->fresh = NULL;

@@ -4,7 +4,9 @@
 
 use super::{
     bindings::{
-        self, resp_states_RESPST_ERR_RKEY_VIOLATION, rxe_mr_state_RXE_MR_STATE_VALID as VALID,
+        self, resp_states_RESPST_ERR_MISALIGNED_ATOMIC as MISALIGNED,
+        resp_states_RESPST_ERR_RKEY_VIOLATION as RKEY_VIOLATION, resp_states_RESPST_NONE as DONE,
+        rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
     claimed::RxeMr,
     pages::{copy_segment, Kind},
@@ -12,6 +14,7 @@ use super::{
 use crate::{
     backend::{copy::Payload, interface::BaseMr},
     bindings::ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
+    errors::Refused,
     kernel_ext::{rdma::mr::Right, sched},
     layout::Segment,
 };
@@ -62,9 +65,25 @@ impl Base {
         }
         self
     }
+}
 
-    /// The state that rxe's responder gets for an access that is not allowed.
-    pub(crate) const DENIED: c_int = resp_states_RESPST_ERR_RKEY_VIOLATION as c_int;
+/// Returns the result for a state of rxe's responder, to which an atomic operation on a leaf leads.
+fn result_of(state: c_int) -> Result {
+    match state as u32 {
+        DONE => Ok(()),
+        MISALIGNED => Err(Refused::ACCESS_ALIGN.into()),
+        _ => Err(Refused::ACCESS_MEMORY.into()),
+    }
+}
+
+/// Returns the state of rxe's responder for the result of an atomic operation.
+pub(super) fn state_of(result: Result) -> c_int {
+    let state = match result {
+        Ok(()) => DONE,
+        Err(error) if Refused::of_access(error) == Refused::ACCESS_ALIGN => MISALIGNED,
+        Err(_) => RKEY_VIOLATION,
+    };
+    state as c_int
 }
 
 impl BaseMr for Base {
@@ -102,10 +121,10 @@ impl BaseMr for Base {
         compare: u64,
         swap_add: u64,
         original: &mut u64,
-    ) -> c_int {
+    ) -> Result {
         // rxe's own lock serialises atomic operations.
         // SAFETY: By the type invariant; rxe checks range and alignment.
-        unsafe {
+        result_of(unsafe {
             bindings::ib_mkey_rxe_leaf_atomic_op(
                 self.mr.private(),
                 iova,
@@ -114,12 +133,14 @@ impl BaseMr for Base {
                 swap_add,
                 original,
             )
-        }
+        })
     }
 
-    fn atomic_write(&self, iova: u64, value: u64) -> c_int {
+    fn atomic_write(&self, iova: u64, value: u64) -> Result {
         // SAFETY: By the type invariant; rxe checks range and alignment.
-        unsafe { bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.private(), iova, value) }
+        result_of(unsafe {
+            bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.private(), iova, value)
+        })
     }
 
     fn flush(&self, mut iova: u64, mut len: u64) -> Result {

@@ -6,18 +6,19 @@
 //! and holds a reference to the MR.
 
 use super::{
+    base::state_of,
     bindings::{
         self, ib_mkey_rxe_peer, rxe_bind_mw, rxe_mr, rxe_mr_copy_dir_RXE_TO_MR_OBJ as TO_MEMORY,
     },
-    Base, ClaimedRxeMr,
+    ClaimedRxeMr,
 };
 use crate::{
     access::{
         self, bind,
+        refused::Asked,
         window::{self, BoundWindow},
     },
     backend::{ClaimedMr, Direction, Payload},
-    counters::refused,
     kernel_ext::{
         export_c::{export_c, opaque, FromC, Given},
         rdma::{mr::Right, Access, Pd},
@@ -54,8 +55,7 @@ export_c! {
     in super::bindings;
 
     // Compares with the range that was published last. The evaluator checks the range again when it
-    // copies bytes. rxe ends a request with a range that is refused here, so the request is counted
-    // once.
+    // copies bytes. rxe calls `ib_mkey_rxe_refused()` after a failure.
     fn ib_mkey_rxe_check_range(mr: &ClaimedRxeMr, iova: u64, length: usize) -> Result {
         let inside = if mr.is_fast_reg() {
             access::is_registered(mr, iova, length as u64)
@@ -64,10 +64,34 @@ export_c! {
                 .is_some_and(|range| range.contains(iova, length as u64))
         };
         if inside {
-            return Ok(());
+            Ok(())
+        } else {
+            Err(EINVAL)
         }
-        refused(&EINVAL);
-        Err(EINVAL)
+    }
+
+    // rxe has refused an access by a QP in `pd`, which named the MR by `key`.
+    fn ib_mkey_rxe_refused(
+        mr: &ClaimedRxeMr,
+        pd: &Pd,
+        key: u32,
+        access: c_int,
+        iova: u64,
+        length: u64,
+        remote: bool,
+    ) -> () {
+        let asked = Asked {
+            addr: iova,
+            len: length,
+            needed: Access::from_raw(access as u32),
+            remote,
+            peer: Some(Peer {
+                pd: pd.as_raw() as usize,
+                rkey: key,
+                window: None,
+            }),
+        };
+        access::refused_by_driver(mr, asked);
     }
 
     // Copies between the MR and the bytes of a packet.
@@ -102,12 +126,12 @@ export_c! {
         orig_val: &mut u64,
         peer: Option<&Given<ib_mkey_rxe_peer>>,
     ) -> c_int {
-        let Some(peer) = peer_of(peer) else {
-            return Base::DENIED;
-        };
         let operation =
             |binding: &Binding, at| binding.atomic_op(at, opcode, compare, swap_add, orig_val);
-        access::atomic_op(mr, iova, peer, Right::RemoteAtomic, operation).unwrap_or(Base::DENIED)
+        let done = peer_of(peer).ok_or(EINVAL).and_then(|peer| {
+            access::atomic_op(mr, iova, peer, Right::RemoteAtomic, operation)
+        });
+        state_of(done)
     }
 
     // Writes a word. Returns a state of rxe's responder.
@@ -117,11 +141,11 @@ export_c! {
         value: u64,
         peer: Option<&Given<ib_mkey_rxe_peer>>,
     ) -> c_int {
-        let Some(peer) = peer_of(peer) else {
-            return Base::DENIED;
-        };
         let write = |binding: &Binding, at| binding.atomic_write(at, value);
-        access::atomic_op(mr, iova, peer, Right::RemoteWrite, write).unwrap_or(Base::DENIED)
+        let done = peer_of(peer)
+            .ok_or(EINVAL)
+            .and_then(|peer| access::atomic_op(mr, iova, peer, Right::RemoteWrite, write));
+        state_of(done)
     }
 
     // Makes bytes persistent. Sleeps.

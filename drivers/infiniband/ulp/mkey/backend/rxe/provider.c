@@ -31,6 +31,20 @@ static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 				ib_mkey_rxe_fill_peer(&peer, qp, dir));
 }
 
+/* Returns the context of the process that has @pd, or NULL for a kernel user. */
+static struct ib_ucontext *context_of(const struct ib_pd *pd)
+{
+	return pd && pd->uobject ? pd->uobject->context : NULL;
+}
+
+/* A process is told nothing of the requests of others, which may name any key. */
+static void refused(struct rxe_mr *mr, struct rxe_pd *pd, int access, u32 key, u64 iova,
+		    u64 length, bool remote)
+{
+	if (context_of(&pd->ibpd) == context_of(READ_ONCE(mr->ibmr.pd)))
+		ib_mkey_rxe_refused(mr, &pd->ibpd, key, access, iova, length, remote);
+}
+
 static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 				  u64 swap_add, u64 *orig_val, struct rxe_qp *qp)
 {
@@ -163,6 +177,7 @@ static enum ib_wc_status execute(struct rxe_mr *mr, struct rxe_qp *qp,
 
 static const struct rxe_mr_ops mr_ops = {
 	.check_range = ib_mkey_rxe_check_range,
+	.refused = refused,
 	.copy = copy,
 	.atomic_op = atomic_op,
 	.atomic_write = atomic_write,

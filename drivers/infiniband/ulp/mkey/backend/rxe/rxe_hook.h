@@ -101,6 +101,8 @@ void ib_mkey_rxe_remove(void *data);
 
 /* Defined in Rust: mr_ops.rs. The MR is one that was claimed. */
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
+void ib_mkey_rxe_refused(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access, u64 iova,
+			 u64 length, bool remote);
 /* @peer is NULL for an access of this node. */
 int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, u32 length, u32 dir,
 		     const struct ib_mkey_rxe_peer *peer);

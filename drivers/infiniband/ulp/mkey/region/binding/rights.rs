@@ -4,7 +4,11 @@
 //! invalidate a binding.
 
 use super::{Binding, Extra, PEERS_END};
-use crate::kernel_ext::rdma::{mr::Right, mr_key, Access, Mr};
+use crate::{
+    errors::Refused,
+    kernel_ext::rdma::{mr::Right, mr_key, Access, Mr},
+};
+use kernel::prelude::*;
 
 /// The origin of an invalidation of an MR.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,15 +73,24 @@ impl Binding {
         serves_peers(self.access) || self.marks & PEERS_END != 0
     }
 
-    /// Returns `true` if this node, or `peer`, may do what needs the access flags `needed` with the
-    /// binding of `mr`.
+    /// Checks that this node, or `peer`, may do what needs the access flags `needed` with the binding
+    /// of `mr`.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_PD`, `ACCESS_KEY`, `ACCESS_FLAGS`.
     #[inline]
-    pub(crate) fn allows(&self, mr: &Mr, peer: Option<&Peer>, needed: Access) -> bool {
+    pub(crate) fn allows(&self, mr: &Mr, peer: Option<&Peer>, needed: Access) -> Result {
         let granted = match peer {
-            Some(peer) if !self.admits(mr, peer) => return false,
+            Some(peer) if mr.pd() as usize != peer.pd => return Err(Refused::ACCESS_PD.into()),
+            Some(peer) if !self.admits(mr, peer) => return Err(Refused::ACCESS_KEY.into()),
             peer => peer.and_then(|peer| peer.window).unwrap_or(self.access),
         };
-        granted.contains_all(needed)
+        if granted.contains_all(needed) {
+            Ok(())
+        } else {
+            Err(Refused::ACCESS_FLAGS.into())
+        }
     }
 
     /// Returns `true` if `peer` may use the binding of `mr`.

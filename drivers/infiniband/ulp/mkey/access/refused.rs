@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Refused accesses. A region keeps the last one, so that its owner can ask why a request failed: the
+//! completion of the request does not say it.
+//!
+//! Nothing here runs unless an access is refused. It allocates nothing, and takes only the spinlock
+//! of the record.
+
+use crate::{
+    backend::{Claimed, ClaimedMr},
+    bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
+    counters,
+    errors::Refused,
+    kernel_ext::{
+        rdma::{mr::Right, Access},
+        sched::Process,
+        user::User,
+    },
+    mkey_core::Core,
+    region::{rights::Peer, Region},
+};
+use kernel::prelude::*;
+
+/// An access that a request asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// The first address in the MR.
+    pub(crate) addr: u64,
+    /// The length in bytes.
+    pub(crate) len: u64,
+    /// The access flags that the access needs.
+    pub(crate) needed: Access,
+    /// `true` if a peer asks.
+    pub(crate) remote: bool,
+    /// The QP and the key to compare; [`None`] if rxe has compared them just now.
+    pub(crate) peer: Option<Peer>,
+}
+
+impl Asked {
+    /// An access for a peer.
+    pub(super) fn by(peer: Peer, addr: u64, len: u64, needed: Right) -> Self {
+        Self {
+            addr,
+            len,
+            needed: needed.into(),
+            remote: true,
+            peer: Some(peer),
+        }
+    }
+}
+
+/// Records that an access to `region`, the region of `mr`, has failed with `error`.
+pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked, error: Error) {
+    let why = Refused::of_access(error);
+    let binding = region.binding.get();
+    // Another layout may have been bound since.
+    let value = match (why, binding.as_deref()) {
+        (Refused::ACCESS_RANGE, Some(binding)) => binding.layout.length(),
+        (Refused::ACCESS_FLAGS, Some(binding)) => {
+            let window = asked.peer.and_then(|peer| peer.window);
+            window.unwrap_or(binding.access).into_raw().into()
+        }
+        (Refused::ACCESS_KEY, _) => mr.key().into(),
+        _ => 0,
+    };
+    let refused = RefusedAccess {
+        number: counters::refused(why),
+        addr: asked.addr,
+        length: asked.len,
+        value,
+        key: asked.peer.map_or(mr.key(), |peer| peer.rkey),
+        reason: why.reason(),
+        access: asked.needed.into_raw(),
+        remote: asked.remote.into(),
+        ..Zeroable::zeroed()
+    };
+    region.refuse_access(refused);
+}
+
+/// Returns the last refused access to a region that the current process made, as `user`.
+pub(crate) fn last_of(core: &Core, user: User) -> RefusedAccess {
+    let process = Process::current();
+    // A process that has ended may have had the same number.
+    let is_own = |region: &Region| {
+        region.charge.user() == Some(user)
+            && region
+                .maker
+                .as_ref()
+                .is_some_and(|maker| maker.number() == process.number())
+    };
+    let regions = core.regions.iter().filter(|region| is_own(region));
+    regions
+        .map(|region| region.refused_access())
+        .max_by_key(|refused| refused.number)
+        .unwrap_or_else(Zeroable::zeroed)
+}
