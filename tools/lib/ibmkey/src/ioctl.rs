@@ -161,6 +161,7 @@ plain_structs!(
     ib_uverbs_mkey_info,
     ib_uverbs_mkey_layout,
     ib_uverbs_mkey_refused,
+    ib_uverbs_mkey_refused_access,
     ib_uverbs_mkey_sge,
 );
 

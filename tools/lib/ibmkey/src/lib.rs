@@ -19,7 +19,7 @@ mod iov;
 mod many;
 pub mod object;
 mod pool;
-mod reason;
+pub mod reason;
 mod request;
 
 pub mod dm;

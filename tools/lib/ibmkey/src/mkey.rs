@@ -17,7 +17,8 @@ use crate::{
     object::Region,
     reason::{
         self,
-        Refused, //
+        Refused,
+        RefusedAccess, //
     },
     sys::{
         self,
@@ -302,6 +303,33 @@ pub(crate) fn query_refused(fd: c_int, handle: u32) -> Result<Refused> {
         .out(sys::IB_MKEY_ATTR_QUERY_RESP_REFUSED, &mut refused)
         .run(fd)
         .map_err(unkeyed)?;
+    Ok(refused)
+}
+
+/// Returns the last refused access to a key.
+pub(crate) fn query_refused_access(fd: c_int, handle: u32) -> Result<RefusedAccess> {
+    let mut info = Info::default();
+    let mut refused = RefusedAccess::default();
+
+    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_QUERY)
+        .object(sys::IB_MKEY_ATTR_QUERY_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP, &mut info)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS, &mut refused)
+        .run(fd)
+        .map_err(unkeyed)?;
+    Ok(refused)
+}
+
+/// Returns the last refused access to an MR that this process made on the device.
+pub(crate) fn last_refused_access(fd: c_int) -> Result<RefusedAccess> {
+    let mut caps = Caps::default();
+    let mut refused = RefusedAccess::default();
+    let attr = sys::IB_MKEY_ATTR_QUERY_CAPS_RESP_REFUSED_ACCESS;
+
+    Command::<2>::new(sys::UVERBS_OBJECT_DEVICE, sys::IB_MKEY_METHOD_QUERY_CAPS)
+        .out(sys::IB_MKEY_ATTR_QUERY_CAPS_RESP, &mut caps)
+        .out(attr, &mut refused)
+        .run(fd)?;
     Ok(refused)
 }
 

@@ -17,7 +17,10 @@ use crate::{
     },
 };
 
-pub use sys::ib_uverbs_mkey_refused as Refused;
+pub use sys::{
+    ib_uverbs_mkey_refused as Refused,
+    ib_uverbs_mkey_refused_access as RefusedAccess, //
+};
 
 /// A refusal without a value, of no single entry.
 pub(crate) const fn of(reason: u32) -> Refused {
@@ -57,6 +60,54 @@ pub(crate) fn named(errno: Errno, name: &str, refused: &Refused, layout: Option<
 pub(crate) fn tell(refused: &Refused) {
     if refused.error != 0 {
         explain::store(&sentence(refused, None));
+    }
+}
+
+/// Returns the sentence for a refused access.
+pub fn access_sentence(refused: &RefusedAccess) -> String {
+    let access = match (refused.remote, refused.access) {
+        (0, 0) => "a local read",
+        (0, _) => "a local write",
+        (_, access) if access & sys::IBV_ACCESS_REMOTE_READ != 0 => "a peer's read",
+        (_, access) if access & sys::IBV_ACCESS_REMOTE_WRITE != 0 => "a peer's write",
+        (_, access) if access & sys::IBV_ACCESS_REMOTE_ATOMIC != 0 => "a peer's atomic operation",
+        _ => "a peer's flush",
+    };
+    let why = Refused {
+        value: refused.value,
+        ..of(refused.reason)
+    };
+    format!(
+        "key {:#x} refused {access} of {} bytes at its address {:#x}: {}",
+        refused.key,
+        refused.length,
+        refused.addr,
+        sentence(&why, None)
+    )
+}
+
+/// Stores the sentence about the last refused access to a key, if one was refused.
+pub(crate) fn tell_access(refused: &RefusedAccess) {
+    if refused.number != 0 {
+        explain::store(&access_sentence(refused));
+    }
+}
+
+/// Returns the sentence for a request that completed with `status`, in a process whose MRs have
+/// last refused the access `last`.
+pub(crate) fn why(status: Option<u32>, last: &RefusedAccess) -> String {
+    let by_peer = matches!(
+        status,
+        Some(sys::IBV_WC_REM_ACCESS_ERR | sys::IBV_WC_REM_INV_REQ_ERR | sys::IBV_WC_REM_OP_ERR)
+    );
+    match (last.number, last.remote) {
+        (0, _) | (_, 0) if by_peer => {
+            "the peer refused the access: ask there, by ibmkey_why() or mkeyctl why".into()
+        }
+        (0, _) => "no key of this process has refused an access: an lkey may name no MR, or an \
+                   earlier request has failed"
+            .into(),
+        _ => access_sentence(last),
     }
 }
 
@@ -385,6 +436,32 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
         sys::IB_UVERBS_MKEY_REASON_INDICES => "indices is not 0 in the description".into(),
         sys::IB_UVERBS_MKEY_REASON_ALL_MAPPED => {
             "as many layouts are mapped to mkey as it can have".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_UNBOUND => "nothing is bound to it".into(),
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_RANGE => {
+            format!("it has {value} bytes, whose addresses begin at 0")
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_FLAGS => {
+            format!("its access flags are {}", flags(value))
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_PD => {
+            "the queue pair is in another protection domain".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_KEY => format!("its lkey and rkey are {value:#x} now"),
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_LEAF => {
+            "an MR under it was registered again, or lacks IBV_ACCESS_LOCAL_WRITE now".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_PIECES => {
+            "the eight bytes are not in one piece of memory".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_ALIGN => {
+            "the memory under it is not aligned to eight bytes".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_MEMORY => {
+            "the process has no memory there, or may not write it".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_POISON => {
+            "the persistent memory under it cannot be read".into()
         }
         reason => format!(
             "the kernel gives the reason {reason} with {value:#x}, which this library does not know"

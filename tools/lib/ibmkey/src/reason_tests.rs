@@ -19,7 +19,7 @@ fn refused(reason: u32, entry: u32, value: u64) -> Refused {
 fn each_reason_has_a_sentence_of_its_own() {
     let mut all = Vec::new();
 
-    for reason in 1..=sys::IB_UVERBS_MKEY_REASON_ALL_MAPPED {
+    for reason in 1..=sys::IB_UVERBS_MKEY_REASON_ACCESS_POISON {
         let text = sentence(&refused(reason, 3, 4), None);
         assert!(
             !text.contains("this library does not know"),
@@ -31,7 +31,7 @@ fn each_reason_has_a_sentence_of_its_own() {
     let count = all.len();
     all.dedup();
     assert_eq!(all.len(), count);
-    let later = sys::IB_UVERBS_MKEY_REASON_ALL_MAPPED.saturating_add(1);
+    let later = sys::IB_UVERBS_MKEY_REASON_ACCESS_POISON.saturating_add(1);
     let unknown = sentence(&refused(later, NONE, 0), None);
     assert!(unknown.contains("this library does not know"), "{unknown}");
 }
@@ -151,5 +151,79 @@ fn the_entry_and_the_field_are_named() {
     ] {
         let text = sentence(&refused(reason, entry, value), layout);
         assert!(text.starts_with(words), "{text}");
+    }
+}
+
+#[test]
+fn a_refused_access_is_described() {
+    let refused = RefusedAccess {
+        number: 1,
+        addr: 0x7f10,
+        length: 32,
+        value: 32,
+        key: 0x3a3e,
+        reason: sys::IB_UVERBS_MKEY_REASON_ACCESS_RANGE,
+        ..RefusedAccess::default()
+    };
+    let all = [
+        (
+            refused,
+            "key 0x3a3e refused a local read of 32 bytes at its address 0x7f10: it has 32 bytes, \
+             whose addresses begin at 0",
+        ),
+        (
+            RefusedAccess {
+                reason: sys::IB_UVERBS_MKEY_REASON_ACCESS_FLAGS,
+                value: 5,
+                access: sys::IBV_ACCESS_REMOTE_WRITE,
+                remote: 1,
+                ..refused
+            },
+            "key 0x3a3e refused a peer's write of 32 bytes at its address 0x7f10: its access flags \
+             are IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ",
+        ),
+        (
+            RefusedAccess {
+                reason: sys::IB_UVERBS_MKEY_REASON_ACCESS_FLAGS,
+                value: 0,
+                access: sys::IBV_ACCESS_LOCAL_WRITE,
+                ..refused
+            },
+            "key 0x3a3e refused a local write of 32 bytes at its address 0x7f10: its access flags \
+             are 0x0",
+        ),
+    ];
+
+    for (refused, text) in all {
+        assert_eq!(access_sentence(&refused), text);
+    }
+}
+
+#[test]
+fn a_refusal_by_the_peer_is_not_one_of_this_node() {
+    let none = RefusedAccess::default();
+    let local = RefusedAccess {
+        number: 3,
+        reason: sys::IB_UVERBS_MKEY_REASON_ACCESS_UNBOUND,
+        ..none
+    };
+    let remote = RefusedAccess { remote: 1, ..local };
+    let (flushed, denied) = (
+        Some(sys::IBV_WC_WR_FLUSH_ERR),
+        Some(sys::IBV_WC_REM_ACCESS_ERR),
+    );
+    let all = [
+        (flushed, none, "no key of this process"),
+        (None, none, "no key of this process"),
+        (flushed, local, "a local read"),
+        (flushed, remote, "a peer's"),
+        (denied, none, "the peer refused"),
+        (denied, local, "the peer refused"),
+        (denied, remote, "a peer's"),
+    ];
+
+    for (status, last, part) in all {
+        let text = why(status, &last);
+        assert!(text.contains(part), "{status:?}, {}: {text}", last.remote);
     }
 }

@@ -45,6 +45,7 @@ extern "C" {
 #define ibmkey_caps ib_uverbs_mkey_caps
 #define ibmkey_info ib_uverbs_mkey_info
 #define ibmkey_refused ib_uverbs_mkey_refused
+#define ibmkey_refused_access ib_uverbs_mkey_refused_access
 
 /** IBMKEY_MAX_DIMS - dimensions of an interleaved layout, at most */
 #define IBMKEY_MAX_DIMS IB_MKEY_MAX_DIMS
@@ -260,7 +261,7 @@ int ibmkey_bind_indexed(struct ibv_mr *mkey, unsigned access,
  * The sentence names the entry and the field, as in
  * "ranges[3].lkey 0x1234 names no MR in the protection domain of mkey". The sentence is
  * about the last call of a function of this library that failed in this thread, or about
- * the request of ibmkey_query_refused(). The
+ * the request of ibmkey_query_refused() or ibmkey_query_refused_access(). The
  * verbs of libibverbs, such as ibv_alloc_dm() after ibmkey_enable(), leave it as it is.
  * The sentence is for people, and later versions may word it otherwise: do not compare it.
  * Example::
@@ -380,6 +381,40 @@ struct ibv_sge ibmkey_sge(const struct ibv_mr *mr);
  * Return: 0; EINVAL if @mkey is not a key; or another errno value.
  */
 int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info);
+
+/**
+ * ibmkey_why - say why a request has completed with an error
+ * @ctx: the context of its QP
+ * @wc: the completion, or NULL
+ *
+ * The sentence is about the last refused access to a key, or to an MR over device memory, that
+ * this process made on the device. It names the key, the address, the bytes and the reason, as in
+ * "key 0x3a3e refused a local read of 32 bytes at its address 0x7f10: it has 32 bytes, whose
+ * addresses begin at 0". If the peer refused the access, and made its key in another process, only
+ * a call in that process tells the reason.
+ *
+ * An SGE with a wrong address completes with IBV_WC_WR_FLUSH_ERR, which does not tell it from a
+ * request that was flushed. Accesses that rxe refuses for a memory window or an ordinary MR are
+ * not recorded, and neither are those of queue pairs of other processes. Example::
+ *
+ *	if (wc.status != IBV_WC_SUCCESS)
+ *		errx(1, "%s: %s", ibv_wc_status_str(wc.status), ibmkey_why(qp->context, &wc));
+ *
+ * Return: the sentence, which stays valid as that of ibmkey_last_error(). Never NULL.
+ */
+const char *ibmkey_why(struct ibv_context *ctx, const struct ibv_wc *wc);
+
+/**
+ * ibmkey_query_refused_access - query the last refused access to a key
+ * @mkey: a key
+ * @access: filled in; its number is 0 if no access was refused
+ *
+ * The numbers of refused accesses rise, for all devices together. If an access was refused,
+ * ibmkey_last_error() returns the sentence for it.
+ *
+ * Return: 0; EINVAL if @mkey is not a key; or another errno value.
+ */
+int ibmkey_query_refused_access(struct ibv_mr *mkey, struct ibmkey_refused_access *access);
 
 /**
  * ibmkey_query_layout - query the binding of a key, with its layout

@@ -2,7 +2,10 @@
 
 //! Queries of devices and of keys.
 
-use core::ffi::c_int;
+use core::ffi::{
+    c_char,
+    c_int, //
+};
 
 use super::store;
 use crate::{
@@ -11,15 +14,20 @@ use crate::{
         Errno,
         Result, //
     },
-    explain::finish,
-    mkey, object,
+    explain::{
+        self,
+        finish, //
+    },
+    mkey, object, reason,
     sys::{
         ib_uverbs_mkey_block as ibmkey_block,
         ib_uverbs_mkey_caps as ibmkey_caps,
         ib_uverbs_mkey_indexed as ibmkey_indexed,
         ib_uverbs_mkey_info as ibmkey_info,
+        ib_uverbs_mkey_refused_access as ibmkey_refused_access,
         ibv_context,
-        ibv_mr, //
+        ibv_mr,
+        ibv_wc, //
     },
 };
 
@@ -116,6 +124,40 @@ pub unsafe extern "C" fn ibmkey_query_indexed(
         ("info", info.is_null()),
     ];
     to_int(finish(result, &arguments))
+}
+
+/// Queries the last refused access to a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_refused_access(
+    mkey: *mut ibv_mr,
+    access: *mut ibmkey_refused_access,
+) -> c_int {
+    // SAFETY: By the function's contract.
+    let key = unsafe { object::mr_handle(mkey) };
+    let found = key.and_then(|(fd, handle)| mkey::query_refused_access(fd, handle));
+
+    // SAFETY: By the function's contract.
+    let result = found.and_then(|found| unsafe { store(access, found) });
+    let arguments = [("mkey", mkey.is_null()), ("access", access.is_null())];
+    let result = finish(result, &arguments);
+    if let Ok(found) = found {
+        reason::tell_access(&found);
+    }
+    to_int(result)
+}
+
+/// Says why a request has completed with an error.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_why(ctx: *mut ibv_context, wc: *const ibv_wc) -> *const c_char {
+    // SAFETY: By the function's contract.
+    let status = unsafe { wc.as_ref() }.map(|wc| wc.status);
+    // SAFETY: By the function's contract.
+    let found = unsafe { object::cmd_fd(ctx) }.and_then(mkey::last_refused_access);
+    let arguments = [("ctx", ctx.is_null())];
+    if let Ok(found) = finish(found, &arguments) {
+        explain::store(&reason::why(status, &found));
+    }
+    explain::last()
 }
 
 /// # Safety
