@@ -259,9 +259,16 @@ class Errors(Test):
 
     def test_a_refused_access_ends_in_an_error(self) -> None:
         with Key.from_buffer(self.pd, np.zeros(10)[::2], READ) as key:
+            self.assertIsNone(key.query_refused_access())
             with self.assertRaises(OSError):
                 self.write(key, np.ones(5))
             self.loop.reset()
+            access = key.query_refused_access()
+            assert access is not None
+            self.assertEqual((access.addr, access.length, access.key, access.remote), (0, 40, key.rkey, True))
+            self.assertIn("its access flags are IBV_ACCESS_REMOTE_READ", access.reason)
+            self.assertEqual(ibmkey.why(self.loop.context), access.reason)
+            self.assertEqual(ibmkey.why(self.loop.context, e.IBV_WC_REM_ACCESS_ERR), access.reason)
             self.assertEqual(self.read(key), bytes(40))
         gc.collect()
 

@@ -9,10 +9,10 @@ request with its lkey or rkey moves all of them::
 
 from .description import Description
 from .errors import MkeyError
-from .key import Info, Key, Refused
+from .key import Info, Key, Refused, RefusedAccess
 from .layout import Block, Indexed, Interleaved, LayoutError, Ranges
 from .memory import DM, ArrayMR, register
-from .verbs import Caps, query_caps
+from .verbs import Caps, query_caps, why
 
 __all__ = [
     "DM",
@@ -28,6 +28,8 @@ __all__ = [
     "MkeyError",
     "Ranges",
     "Refused",
+    "RefusedAccess",
     "query_caps",
     "register",
+    "why",
 ]

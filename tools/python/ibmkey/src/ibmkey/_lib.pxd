@@ -10,6 +10,8 @@ cdef extern from "infiniband/verbs.h" nogil:
         pass
     struct ibv_pd:
         pass
+    struct ibv_wc:
+        int status
     struct ibv_mr:
         size_t length
         uint32_t handle
@@ -43,7 +45,17 @@ cdef extern from "infiniband/mkey.h" nogil:
         uint32_t error
         uint32_t entry
         uint32_t reason
+    struct ibmkey_refused_access:
+        uint64_t number
+        uint64_t addr
+        uint64_t length
+        uint32_t key
+        uint32_t reason
+        uint32_t access
+        uint32_t remote
     uint32_t IB_MKEY_NO_ENTRY
+    int ibmkey_query_refused_access(ibv_mr *mkey, ibmkey_refused_access *access)
+    const char *ibmkey_why(ibv_context *ctx, const ibv_wc *wc)
     const char *ibmkey_last_error()
 
 

@@ -105,6 +105,15 @@ cdef class ContextHandle:
             caps.max_indices,
         )
 
+    def why(self, status):
+        """Returns the sentence for a completion with this status, or with None for any."""
+        cdef ibv_wc wc
+        memset(&wc, 0, sizeof(wc))
+        if status is None:
+            return ibmkey_why(self.ctx, NULL).decode()
+        wc.status = status
+        return ibmkey_why(self.ctx, &wc).decode()
+
 
 cdef class PdHandle:
     """A PD of pyverbs, imported. pyverbs deallocates it."""

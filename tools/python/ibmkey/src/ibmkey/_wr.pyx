@@ -21,8 +21,10 @@ from ._lib cimport (
     ibmkey_block,
     ibmkey_indexed,
     ibmkey_last_error,
+    ibmkey_query_refused_access,
     ibmkey_range,
     ibmkey_refused,
+    ibmkey_refused_access,
     ibv_mr,
 )
 
@@ -205,3 +207,14 @@ def query_refused(KeyHandle key not None):
     check(ibmkey_query_refused(key.live(), &refused), "ibmkey_query_refused")
     entry = None if refused.entry == IB_MKEY_NO_ENTRY else refused.entry
     return refused.error, entry, ibmkey_last_error().decode(), refused.reason
+
+
+def query_refused_access(KeyHandle key not None):
+    """Returns the last refused access: the fields of ``RefusedAccess``. The number is 0 if none was refused."""
+    cdef ibmkey_refused_access access
+    memset(&access, 0, sizeof(access))
+    check(ibmkey_query_refused_access(key.live(), &access), "ibmkey_query_refused_access")
+    return (
+        access.number, access.addr, access.length, access.key, access.access, bool(access.remote),
+        ibmkey_last_error().decode(), access.reason,
+    )

@@ -47,6 +47,24 @@ class Refused(NamedTuple):
     code: int
 
 
+class RefusedAccess(NamedTuple):
+    """The last access that a key refused.
+
+    ``number`` counts the refused accesses of all devices. ``key`` is the lkey or rkey of the request, ``access`` are
+    the access flags that it needs, and ``remote`` is true for one of a peer. ``reason`` is a sentence, and ``code`` its
+    number in ``enum ib_uverbs_mkey_reason``.
+    """
+
+    number: int
+    addr: int
+    length: int
+    key: int
+    access: int
+    remote: bool
+    reason: str
+    code: int
+
+
 def _destroy(handle: _lib.KeyHandle, keeps: list[object]) -> None:
     # The key goes first, because its leaves are busy until then.
     handle.destroy()
@@ -221,6 +239,11 @@ class Key:
         """Returns why the kernel refused the last request that it refused for this key."""
         found = Refused(*_wr.query_refused(self._handle))
         return found if found.errno else None
+
+    def query_refused_access(self) -> RefusedAccess | None:
+        """Returns the last access that the key refused."""
+        found = RefusedAccess(*_wr.query_refused_access(self._handle))
+        return found if found.number else None
 
     def refresh(self) -> Info:
         """Takes ``length``, ``lkey`` and ``rkey`` from the kernel, and returns what is bound.

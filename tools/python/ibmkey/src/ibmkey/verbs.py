@@ -72,3 +72,11 @@ def imported_pd(pd: Any) -> _lib.PdHandle:
 def query_caps(context: Any) -> Caps:
     """Returns the limits of an open device."""
     return Caps(*imported_context(context).query_caps())
+
+
+def why(context: Any, status: int | None = None) -> str:
+    """Returns why a request has completed with the error ``status``, the ``status`` of a ``WC`` of pyverbs.
+
+    The sentence is about the last access that a key of this process has refused on the device of ``context``.
+    """
+    return imported_context(context).why(status)
