@@ -31,6 +31,11 @@ pub fn list() -> Result<Devices, String> {
     })
 }
 
+/// Returns an error if there is no device of this name.
+pub fn check(name: &str) -> Result<(), String> {
+    choose(&list()?, Some(name)).map(drop)
+}
+
 pub const NONE: &str = "no RDMA devices; mkeyctl doctor has the remedy";
 
 /// Returns the message for a name that is not among the devices.

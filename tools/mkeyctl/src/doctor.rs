@@ -24,6 +24,10 @@ use std::{
 use serde::Serialize;
 use serde_json::json;
 
+use crate::{
+    regions,
+    why, //
+};
 use machine::Machine;
 
 #[derive(clap::Args)]
@@ -106,6 +110,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     findings.extend(programs::check(&machine));
     findings.extend(limits::check(&machine, args.device.as_deref()));
     findings.extend(log::check(&machine, args.device.as_deref()));
+    findings.extend(refusals(&machine, args.device.as_deref()));
 
     let problems = findings
         .iter()
@@ -126,6 +131,26 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Returns a note if keys that exist have refused accesses. Only root may read that.
+fn refusals(machine: &Machine, wanted: Option<&str>) -> Option<Finding> {
+    let all = regions::refusals(&machine.path("sys/kernel/debug/ib_mkey")).ok()?;
+    let found: Vec<_> = all
+        .iter()
+        .filter(|refusal| wanted.is_none_or(|wanted| wanted == refusal.device))
+        .collect();
+    let last = found.first()?;
+
+    Some(Finding::note(
+        "accesses",
+        format!(
+            "keys that have refused an access: {}; the last: {}",
+            found.len(),
+            why::line(last)
+        ),
+        format!("mkeyctl why {}", last.device),
+    ))
 }
 
 fn text(findings: &[Finding], problems: usize) -> String {

@@ -26,6 +26,7 @@ mod stat;
 mod svg;
 mod table;
 mod watch;
+mod why;
 
 use std::{
     error::Error,
@@ -105,8 +106,8 @@ enum Command {
     /// Prints a line for each check, and a line with the remedy for each problem. Checks the kernel and its
     /// options, the module and its signature, which rdma_rxe is loaded, and ib_uverbs; for each device the
     /// port, the address, the permission to open it, the provider library, and whether ib_mkey has extended
-    /// it; the links at the next start, the libraries, the program rdma(8), the limits of memory, and the
-    /// lines of ib_mkey in the kernel's log. A line that begins with ? is a check that could not be made; the
+    /// it; the links at the next start, the libraries, the program rdma(8), the limits of memory, the lines
+    /// of ib_mkey in the kernel's log, and to root the last access that a key refused. A line that begins with ? is a check that could not be made; the
     /// remedy says why. Run the command as root to make all checks. The exit status is 1 if there is a
     /// problem.
     ///
@@ -163,6 +164,17 @@ enum Command {
     /// fields of ls keys: device, lkey, kind, bytes, entries, max_entries, levels, leaves, pins, pid, comm.
     /// With LKEY, a referrer also has distance, which is 1 for a direct reference.
     Who(referrers::Args),
+    /// Show why keys have refused accesses
+    ///
+    /// A completion such as "Work Request Flushed Error" does not say why an access failed. This command
+    /// prints a line for the last refused access of each key, and of each MR over device memory, that has
+    /// refused one, the latest first: the key, the address, the bytes, the reason and the process. The
+    /// record ends with the key. A program gets the sentence from ibmkey_why(3). It is for root.
+    ///
+    /// JSON: device, and refused, an array of objects with device, lkey, kind, number, addr, length, access,
+    /// remote, reason, why, pid, comm. number is that of the refusal among all since ib_mkey was loaded,
+    /// reason that of enum ib_uverbs_mkey_reason, and why the sentence.
+    Why(why::Args),
     /// Write the man pages of all commands into a directory
     #[command(hide = true)]
     Man(generated::ManArgs),
@@ -203,6 +215,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         Command::Stat(args) => stat::run(&args, json),
         Command::Watch(args) => watch::run(&args, json),
         Command::Who(args) => referrers::run(&args, json),
+        Command::Why(args) => why::run(&args, json),
     }
 }
 

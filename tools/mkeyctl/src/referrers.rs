@@ -95,7 +95,7 @@ fn run_all(
     let mrs = rdma::mrs().unwrap_or_default();
     let found = busy(regions, references, &mrs, &args.device);
     if found.is_empty() {
-        check_device(&args.device)?;
+        devices::check(&args.device)?;
     }
     let mut out = stdout().lock();
 
@@ -267,15 +267,11 @@ fn run_one(
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_device(device: &str) -> Result<(), String> {
-    devices::choose(&devices::list()?, Some(device)).map(drop)
-}
-
 /// Returns an error if the device has no such region. debugfs shows only the regions of ib_mkey, so
 /// this asks the `rdma` program, which shows all of them. Without that program, checks the device
 /// only.
 fn check_lkey(device: &str, lkey: Lkey) -> Result<(), String> {
-    check_device(device)?;
+    devices::check(device)?;
     let Ok(mrs) = rdma::mrs() else {
         return Ok(());
     };

@@ -4,6 +4,10 @@
 
 use std::path::Path;
 
+use ibmkey::reason::{
+    access_sentence,
+    RefusedAccess, //
+};
 use serde::{
     Serialize,
     Serializer, //
@@ -152,6 +156,64 @@ pub fn counters(dir: &Path) -> Result<Vec<(String, u64)>, String> {
     shown(dir, "counters", |row| {
         Ok((row.text("name")?, row.number("count")?.unwrap_or(0)))
     })
+}
+
+/// The last access that a region refused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refusal {
+    pub device: String,
+    pub lkey: Lkey,
+    pub kind: String,
+    /// Among all refused accesses since the module was loaded.
+    pub number: u64,
+    pub addr: u64,
+    pub length: u64,
+    pub access: u32,
+    pub remote: bool,
+    pub reason: u32,
+    pub why: String,
+    pub pid: u64,
+    pub comm: String,
+}
+
+/// Returns the last refused access of each region that has refused one, the latest first.
+pub fn refusals(dir: &Path) -> Result<Vec<Refusal>, String> {
+    let mut all = shown(dir, "refused", |row| {
+        let value = |name| number(&row.text(name)?);
+        let narrow = |name| {
+            let wide = value(name)?;
+            u32::try_from(wide).map_err(|_| format!("{name} {wide} has more than 32 bits"))
+        };
+        let refused = RefusedAccess {
+            number: value("number")?,
+            addr: value("addr")?,
+            length: value("bytes")?,
+            value: value("value")?,
+            key: narrow("key")?,
+            reason: narrow("reason")?,
+            access: narrow("access")?,
+            remote: narrow("remote")?,
+            ..RefusedAccess::default()
+        };
+
+        Ok(Refusal {
+            device: row.text("device")?,
+            lkey: row.text("lkey")?.parse()?,
+            kind: row.text("kind")?,
+            number: refused.number,
+            addr: refused.addr,
+            length: refused.length,
+            access: refused.access,
+            remote: refused.remote != 0,
+            reason: refused.reason,
+            why: access_sentence(&refused),
+            pid: value("pid")?,
+            comm: row.text("comm")?,
+        })
+    })?;
+
+    all.sort_by_key(|refusal| std::cmp::Reverse(refusal.number));
+    Ok(all)
 }
 
 /// Returns the pieces of all keys.

@@ -14,7 +14,8 @@ use self::machine::{
 use super::{
     mkeyctl,
     printed,
-    refused, //
+    refused,
+    REFUSED, //
 };
 
 const SIGN: &str = "sign ib_mkey.ko";
@@ -46,6 +47,21 @@ fn the_doctor_knows_a_link_local_address() {
     assert_eq!(doctor(&dir, 1)[0].0, "address");
     dir.file("proc/net/if_inet6", &format!("{address}     eth0\n"));
     assert_eq!(doctor(&dir, 0), []);
+}
+
+/// A refused access may be what a program tests.
+#[test]
+fn the_doctor_notes_a_refused_access() {
+    let dir = machine("doctor-why");
+    dir.file("sys/kernel/debug/ib_mkey/refused", REFUSED);
+
+    let found = doctor(&dir, 0);
+    assert_eq!(found, [("accesses".into(), "mkeyctl why rxe0".into())]);
+    let text = printed(&["doctor", "--root", dir.name()], "");
+    assert!(
+        text.contains("refused an access: 3; the last: key 0x4b01"),
+        "{text}"
+    );
 }
 
 /// No order of loading counts, so ib_uverbs may be built in.

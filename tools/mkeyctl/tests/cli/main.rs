@@ -212,6 +212,50 @@ rxe1    -      kernel  0      0      0
     );
 }
 
+/// The file of refused accesses, as the kernel writes it.
+const REFUSED: &str = "\
+# device lkey number reason value key addr bytes access remote kind pid comm
+rxe0 0x00003a3e 7 55 32 0x00003a3e 0x7ffd1000 32 0x0 0 list 237 my prog
+rxe0 0x00004b01 9 56 5 0x00004b01 0x8 16 0x2 1 interleaved 0 [kernel]
+rxe1 0x00003a40 8 54 0 0x00003a40 0x0 8 0x8 1 unbound 240 x
+";
+
+#[test]
+fn why_tells_the_last_refused_access_of_each_key() {
+    let dir = Dir::new("why");
+    dir.file("refused", REFUSED);
+    let why = |args: &[&str]| printed(&[&["why", "--debugfs", dir.name()], args].concat(), "");
+    let first = "key 0x3a3e refused a local read of 32 bytes at its address 0x7ffd1000: it has 32 \
+                 bytes, whose addresses begin at 0 (list, of process 237 my prog)\n";
+
+    let both = why(&["rxe0"]);
+    let (last, rest) = both.split_once('\n').unwrap();
+    assert_eq!(rest, first);
+    assert_eq!(
+        last,
+        "key 0x4b01 refused a peer's write of 16 bytes at its address 0x8: its access flags are \
+         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ (interleaved, of the kernel)"
+    );
+    // Any key portion names the key.
+    assert_eq!(why(&["rxe0", "0x3aff"]), first);
+    let json: serde_json::Value = serde_json::from_str(&why(&["rxe1", "--json"])).unwrap();
+    assert_eq!(json["device"], "rxe1");
+    assert_eq!(json["refused"].as_array().unwrap().len(), 1);
+    assert_eq!(json["refused"][0]["lkey"], "0x00003a40");
+    assert_eq!(json["refused"][0]["number"], 8);
+    assert_eq!(json["refused"][0]["remote"], true);
+    assert!(json["refused"][0]["why"]
+        .as_str()
+        .unwrap()
+        .contains("nothing is bound"));
+
+    dir.file("refused", "# device lkey number reason\nrxe0 0x1 1 1\n");
+    let rxe0 = ["why", "rxe0", "--debugfs", dir.name()];
+    refused(&rxe0, "", 1, "refused: there is no column `addr'");
+    let nowhere = ["why", "rxe0", "--debugfs", "/nonexistent"];
+    refused(&nowhere, "", 1, "is ib_mkey loaded");
+}
+
 /// Runs `mkeyctl stat` with an `rdma` program that prints `objects` or `counters`.
 fn stat(dir: &Dir, args: &[&str]) -> Output {
     dir.file(
