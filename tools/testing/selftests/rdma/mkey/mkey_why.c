@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * subject: The last refused access to a key and to the keys of a process: its reason, address,
+ * length, access flags and origin, for local and remote accesses. Another process sees none of it,
+ * and cannot change it.
+ * sets: smp
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "mkey_harness.h"
+#include "raw.h"
+
+#define PAGE 4096
+#define LENGTH 64
+#define FAR 0x10000
+#define R(name) IB_UVERBS_MKEY_REASON_ACCESS_##name
+
+enum wrong {
+	NOTHING,
+	UNBOUND,
+	OLD_KEY,	/* the request has the key portion of before an unbind */
+	OTHER_PD,
+	LEAF_CHANGED,	/* the leaf no longer has local write */
+	IN_PIECES,	/* of four bytes */
+	ODD,		/* the key begins four bytes after an aligned address */
+};
+
+static const struct refusal {
+	const char *name;
+	enum mkt_op op;
+	/* the key is in the SGE that the sender or the receiver gives; else it is remote */
+	bool local, receives;
+	enum wrong wrong;
+	unsigned int bound;	/* access flags of the layout */
+	uint64_t addr;
+	uint32_t length;
+	uint32_t reason;
+	unsigned int access;
+	uint64_t value;
+} refusals[] = {
+	{ "local address", MKT_WRITE, true, false, NOTHING, 0, FAR, 32,
+	  R(RANGE), 0, LENGTH },
+	{ "local length", MKT_SEND, true, false, NOTHING, 0, 0, 100, R(RANGE), 0, LENGTH },
+	{ "local end", MKT_WRITE, true, false, NOTHING, 0, 40, 32, R(RANGE), 0, LENGTH },
+	{ "local unbound", MKT_WRITE, true, false, UNBOUND, 0, 0, 32, R(UNBOUND), 0, 0 },
+	{ "local old key", MKT_WRITE, true, false, OLD_KEY, 0, 0, 32, R(KEY), 0, 0 },
+	{ "local other PD", MKT_WRITE, true, false, OTHER_PD, 0, 0, 32, R(PD), 0, 0 },
+	{ "result of READ", MKT_READ, true, false, NOTHING, 0, 8, 32, R(FLAGS),
+	  IBV_ACCESS_LOCAL_WRITE, 0 },
+	{ "result of an atomic", MKT_FETCH_ADD, true, false, NOTHING, IBV_ACCESS_REMOTE_READ, 8, 8,
+	  R(FLAGS), IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ },
+	{ "READ to a far address", MKT_READ, true, false, NOTHING, MKT_ACCESS_ALL, FAR, 32,
+	  R(RANGE), IBV_ACCESS_LOCAL_WRITE, LENGTH },
+	{ "receive", MKT_SEND, true, true, NOTHING, 0, 0, 32, R(FLAGS),
+	  IBV_ACCESS_LOCAL_WRITE, 0 },
+	{ "receive at a far address", MKT_SEND, true, true, NOTHING, MKT_ACCESS_ALL, FAR, 32,
+	  R(RANGE), IBV_ACCESS_LOCAL_WRITE, LENGTH },
+	{ "receive, leaf changed", MKT_SEND, true, true, LEAF_CHANGED, MKT_ACCESS_ALL, 0, 32,
+	  R(LEAF), IBV_ACCESS_LOCAL_WRITE, 0 },
+
+	{ "WRITE to a far address", MKT_WRITE, false, false, NOTHING, MKT_ACCESS_ALL, FAR, 32,
+	  R(RANGE), IBV_ACCESS_REMOTE_WRITE, LENGTH },
+	{ "READ beyond the end", MKT_READ, false, false, NOTHING, MKT_ACCESS_ALL, 40, 32,
+	  R(RANGE), IBV_ACCESS_REMOTE_READ, LENGTH },
+	{ "WRITE without the flag", MKT_WRITE, false, false, NOTHING, IBV_ACCESS_REMOTE_READ, 8, 32,
+	  R(FLAGS), IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ },
+	{ "READ without the flag", MKT_READ, false, false, NOTHING, 0, 8, 32,
+	  R(FLAGS), IBV_ACCESS_REMOTE_READ, 0 },
+	{ "atomic without the flag", MKT_CMP_SWAP, false, false, NOTHING, IBV_ACCESS_REMOTE_READ, 8,
+	  8, R(FLAGS), IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ },
+	{ "atomic beyond the end", MKT_FETCH_ADD, false, false, NOTHING, MKT_ACCESS_ALL, LENGTH, 8,
+	  R(RANGE), IBV_ACCESS_REMOTE_ATOMIC, LENGTH },
+	{ "atomic in two pieces", MKT_FETCH_ADD, false, false, IN_PIECES, MKT_ACCESS_ALL, 8, 8,
+	  R(PIECES), IBV_ACCESS_REMOTE_ATOMIC, 0 },
+	{ "ATOMIC_WRITE in two pieces", MKT_ATOMIC_WRITE, false, false, IN_PIECES, MKT_ACCESS_ALL,
+	  8, 8, R(PIECES), IBV_ACCESS_REMOTE_WRITE, 0 },
+	{ "atomic on odd memory", MKT_CMP_SWAP, false, false, ODD, MKT_ACCESS_ALL, 8, 8,
+	  R(ALIGN), IBV_ACCESS_REMOTE_ATOMIC, 0 },
+	{ "remote unbound", MKT_READ, false, false, UNBOUND, 0, 0, 32,
+	  R(UNBOUND), IBV_ACCESS_REMOTE_READ, 0 },
+	{ "remote old key", MKT_WRITE, false, false, OLD_KEY, MKT_ACCESS_ALL, 0, 32,
+	  R(KEY), IBV_ACCESS_REMOTE_WRITE, 0 },
+	{ "remote other PD", MKT_READ, false, false, OTHER_PD, MKT_ACCESS_ALL, 0, 32,
+	  R(PD), IBV_ACCESS_REMOTE_READ, 0 },
+	{ "WRITE, leaf changed", MKT_WRITE, false, false, LEAF_CHANGED, MKT_ACCESS_ALL, 0, 32,
+	  R(LEAF), IBV_ACCESS_REMOTE_WRITE, 0 },
+};
+
+FIXTURE(why)
+{
+	struct mkt_setup s;
+	/* of each side: a second domain with a key and an MR */
+	struct ibv_pd *pd[2];
+	struct ibv_mr *mr[2];
+	struct ibv_mr *key[2];
+};
+
+FIXTURE_SETUP(why)
+{
+	unsigned int i;
+
+	MKT_SETUP(&self->s, .flags = MKT_QP_PATIENT, .host = 4 * PAGE, .max_entries = 32);
+	for (i = 0; i < 2; i++) {
+		self->pd[i] = ibv_alloc_pd(self->s.dev[i].ctx);
+		ASSERT_NE(NULL, self->pd[i]);
+		self->mr[i] = ibv_reg_mr(self->pd[i], self->s.arena[i].mem[0].host, PAGE,
+					 MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, self->mr[i]);
+		self->key[i] = ibmkey_alloc(self->pd[i], 4);
+		ASSERT_NE(NULL, self->key[i]);
+	}
+}
+
+FIXTURE_TEARDOWN(why)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		ibmkey_unbind(self->s.key[i]);
+		EXPECT_EQ(0, ibv_dereg_mr(self->key[i]));
+		EXPECT_EQ(0, ibv_dereg_mr(self->mr[i]));
+		EXPECT_EQ(0, ibv_dealloc_pd(self->pd[i]));
+	}
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* the last refused access to an MR that this process made; number 0 if there is none */
+static struct ibmkey_refused_access last_of(struct ibv_context *ctx)
+{
+	struct ibmkey_refused_access access = { .number = UINT64_MAX };
+	struct ib_uverbs_mkey_caps caps;
+	struct mkt_ioctl cmd;
+
+	mkt_raw_caps(&cmd, &caps);
+	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_QUERY_CAPS_RESP_REFUSED_ACCESS, sizeof(access),
+		      (uintptr_t)&access);
+	if (mkt_ioctl_run(ctx, &cmd))
+		access.number = UINT64_MAX;
+	return access;
+}
+
+static uint64_t number_of(struct ibv_mr *key)
+{
+	struct ibmkey_refused_access access;
+
+	return ibmkey_query_refused_access(key, &access) ? UINT64_MAX : access.number;
+}
+
+/* binds @key as the case wants; @lkey gets the lkey and rkey that the request names */
+static int prepare(struct mkt_leaf *leaf, struct ibv_mr *mr, struct ibv_mr *key,
+		   const struct refusal *one, uint32_t *lkey)
+{
+	uint64_t addr = leaf->addr + (-(leaf->addr + leaf->at) & 7);
+	int err;
+
+	*lkey = key->lkey;
+	switch (one->wrong) {
+	case UNBOUND:
+		return ibmkey_unbind(key) ?: (*lkey = key->lkey, 0);
+	case OLD_KEY:
+		err = ibmkey_unbind(key);
+		return err ?: mkt_bind_range(key, one->bound, mr, addr, LENGTH);
+	case IN_PIECES:
+		err = mkt_bind_strided(key, one->bound, mr, addr, 4, 64, LENGTH / 4);
+		break;
+	case OTHER_PD:
+		err = mkt_bind_range(key, one->bound, mr, (uintptr_t)mr->addr, LENGTH);
+		break;
+	default:
+		err = mkt_bind_range(key, one->bound, mr, addr + (one->wrong == ODD ? 4 : 0),
+				     LENGTH);
+	}
+	*lkey = key->lkey;
+	return err;
+}
+
+/* runs the request of a case; its statuses are no subject of this test */
+static int run(struct mkt_setup *s, const struct refusal *one, uint32_t lkey)
+{
+	/* rxe posts atomics to aligned addresses only */
+	struct mkt_wr wr = mkt_plain_wr(s, 0, one->op, one->length, (s->plain[1].addr + 7) & ~7,
+					s->plain[1].mr->rkey);
+	struct mkt_wr recv = { .sge[0] = wr.sge[0], .num_sge = 1 };
+	struct ibv_sge key = { .addr = one->addr, .length = one->length, .lkey = lkey };
+	struct mkt_result result;
+	int err;
+
+	recv.sge[0].addr = s->plain[1].addr;
+	recv.sge[0].lkey = s->plain[1].mr->lkey;
+	if (one->receives)
+		recv.sge[0] = key;
+	else if (one->local)
+		wr.sge[0] = key;
+	else {
+		wr.remote_addr = one->addr;
+		wr.rkey = lkey;
+	}
+	err = mkt_exec(&s->pair, 0, &wr, one->op == MKT_SEND ? &recv : NULL, &result);
+	if (!err && result.status == IBV_WC_SUCCESS)
+		err = ENOENT;
+	return mkt_pair_recover(&s->pair) ?: err;
+}
+
+TEST_F(why, reasons)
+{
+	struct ibmkey_refused_access access, last;
+	struct mkt_setup *s = &self->s;
+	const struct refusal *one;
+	uint64_t before = 0;
+	uint32_t lkey;
+
+	for (one = refusals; one < refusals + ARRAY_SIZE(refusals); one++) {
+		unsigned int side = !one->local || one->receives;
+		struct mkt_leaf *leaf = &s->arena[side].leaf[0];
+		bool other = one->wrong == OTHER_PD;
+		struct ibv_mr *key = other ? self->key[side] : s->key[side];
+
+		ASSERT_EQ(0, prepare(leaf, other ? self->mr[side] : leaf->mr, key, one, &lkey))
+			TH_LOG("%s: %s", one->name, ibmkey_last_error());
+		if (one->wrong == LEAF_CHANGED)
+			ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+						   s->dev[side].pd, 0));
+		EXPECT_EQ(0, run(s, one, lkey))
+			TH_LOG("%s: the request does not fail", one->name);
+		if (one->wrong == LEAF_CHANGED)
+			ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
+						   s->dev[side].pd, MKT_ACCESS_ALL));
+		ASSERT_EQ(0, ibmkey_query_refused_access(key, &access));
+		EXPECT_LT(before, access.number)
+			TH_LOG("%s: no refusal is recorded", one->name);
+		before = access.number;
+		EXPECT_EQ(one->reason, access.reason)
+			TH_LOG("%s: %s", one->name, ibmkey_last_error());
+		EXPECT_EQ(one->addr, access.addr);
+		EXPECT_EQ(one->length, access.length);
+		EXPECT_EQ(one->access, access.access);
+		EXPECT_EQ(!one->local, access.remote);
+		EXPECT_EQ(lkey, access.key);
+		EXPECT_EQ(one->reason == R(KEY) ? key->lkey : one->value, access.value);
+		EXPECT_EQ(0, access.comp_mask | access.reserved);
+		last = last_of(s->dev[side].ctx);
+		EXPECT_EQ(0, memcmp(&access, &last, sizeof(last)))
+			TH_LOG("%s: that of the device is %llu", one->name,
+			       (unsigned long long)last.number);
+	}
+}
+
+/* what a program prints for the completion, on either side */
+TEST_F(why, sentences)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_wc local = { .status = IBV_WC_WR_FLUSH_ERR };
+	struct ibv_wc remote = { .status = IBV_WC_REM_ACCESS_ERR };
+
+	EXPECT_NE(NULL, strstr(ibmkey_why(s->dev[0].ctx, &local), "no key of this process"));
+	EXPECT_NE(NULL, strstr(ibmkey_why(s->dev[0].ctx, &remote), "the peer refused"));
+	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL, s->plain[1].mr, s->plain[1].addr,
+				    LENGTH));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(s, s->key[1]->rkey, MKT_WRITE, FAR, 32));
+	EXPECT_NE(NULL, strstr(ibmkey_why(s->dev[1].ctx, NULL), "it has 64 bytes"))
+		TH_LOG("%s", ibmkey_why(s->dev[1].ctx, NULL));
+	EXPECT_NE(NULL, strstr(ibmkey_why(s->dev[0].ctx, &remote), "the peer refused"));
+	EXPECT_STREQ("ctx is NULL", ibmkey_why(NULL, &remote));
+	EXPECT_EQ(EINVAL, ibmkey_query_refused_access(NULL, NULL));
+}
+
+/* a success leaves the record; another layout does, too */
+TEST_F(why, stays)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_mr *key = s->key[1];
+	uint64_t number;
+
+	EXPECT_EQ(0, number_of(key));
+	ASSERT_EQ(0, mkt_bind_range(key, MKT_ACCESS_ALL, s->plain[1].mr, s->plain[1].addr, LENGTH));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_WRITE, 0, 32));
+	EXPECT_EQ(0, number_of(key));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(s, key->rkey, MKT_WRITE, FAR, 32));
+	number = number_of(key);
+	EXPECT_NE(0, number);
+	ASSERT_EQ(0, mkt_bind_range(key, MKT_ACCESS_ALL, s->plain[1].mr, s->plain[1].addr, 32));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_READ, 0, 32));
+	EXPECT_EQ(number, number_of(key));
+}
+
+/* the process has unmapped the memory, or may not write it */
+TEST_F(why, memory)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibmkey_refused_access access;
+	struct ibv_mr *odp;
+	void *pages;
+
+	pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, pages);
+	odp = ibv_reg_mr(s->dev[1].pd, pages, 2 * PAGE, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	if (!odp)
+		SKIP(return, "%s has no memory on demand", s->dev[1].name);
+	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL, odp, (uintptr_t)pages, 2 * PAGE));
+	ASSERT_EQ(0, munmap(pages, PAGE));
+	ASSERT_EQ(0, mprotect(pages + PAGE, PAGE, PROT_READ));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(s, s->key[1]->rkey, MKT_READ, 8, 16));
+	ASSERT_EQ(0, ibmkey_query_refused_access(s->key[1], &access));
+	EXPECT_EQ(R(MEMORY), access.reason);
+	EXPECT_EQ(8, access.addr);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(s, s->key[1]->rkey, MKT_WRITE, PAGE + 8, 16));
+	ASSERT_EQ(0, ibmkey_query_refused_access(s->key[1], &access));
+	EXPECT_EQ(R(MEMORY), access.reason);
+	EXPECT_EQ(PAGE + 8, access.addr);
+	ASSERT_EQ(0, ibmkey_unbind(s->key[1]));
+	EXPECT_EQ(0, ibv_dereg_mr(odp));
+	munmap(pages + PAGE, PAGE);
+}
+
+/* in another process: names @lkey and @rkey in requests; returns 0 if it has no refused access */
+static int stranger(uint32_t lkey, uint32_t rkey)
+{
+	struct mkt_wants wants = { .flags = MKT_QP_PATIENT, .host = 4 * PAGE };
+	struct mkt_setup s = {};
+	struct mkt_wr wr;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		if (mkt_dev_try_open(&s.dev[i], i) || last_of(s.dev[i].ctx).number)
+			return 1;
+	if (mkt_setup(&s, &wants, "stranger"))
+		return 2;
+	wr = mkt_plain_wr(&s, 0, MKT_WRITE, 32, s.plain[1].addr, s.plain[1].mr->rkey);
+	wr.sge[0].lkey = lkey;
+	if (mkt_status(&s.pair, 0, &wr) == IBV_WC_SUCCESS || mkt_pair_recover(&s.pair))
+		return 3;
+	if (mkt_try(&s, rkey, MKT_READ, 8, 32) == IBV_WC_SUCCESS)
+		return 4;
+	for (i = 0; i < 2; i++)
+		if (last_of(s.dev[i].ctx).number)
+			return 5;
+	return mkt_teardown(&s) ? 6 : 0;
+}
+
+TEST_F(why, other_process)
+{
+	struct mkt_setup *s = &self->s;
+	uint64_t number[2];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, mkt_bind_range(s->key[i], MKT_ACCESS_ALL, s->plain[i].mr,
+					    s->plain[i].addr, LENGTH));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(s, s->key[1]->rkey, MKT_WRITE, FAR, 32));
+	for (i = 0; i < 2; i++)
+		number[i] = number_of(s->key[i]);
+	EXPECT_NE(0, number[1]);
+	EXPECT_EQ(0, MKT_IN_CHILD(stranger(s->key[0]->lkey, s->key[1]->rkey)));
+	/* a child that has the context of its parent is another process, too */
+	EXPECT_EQ(0, MKT_IN_CHILD(last_of(s->dev[1].ctx).number != 0));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(number[i], number_of(s->key[i]));
+}
+
+struct looker {
+	struct mkt_setup *s;
+	bool stop;
+	int err;
+};
+
+/* binds and queries the key of side 1, and makes keys and destroys them */
+static void *look(void *arg)
+{
+	struct looker *looker = arg;
+	struct mkt_setup *s = looker->s;
+	struct ibmkey_refused_access access;
+	struct ibv_mr *other;
+
+	while (!__atomic_load_n(&looker->stop, __ATOMIC_RELAXED) && !looker->err) {
+		looker->err = mkt_bind_range(s->key[1], MKT_ACCESS_ALL, s->plain[1].mr,
+					     s->plain[1].addr, LENGTH) ?:
+			      ibmkey_query_refused_access(s->key[1], &access) ?:
+			      ibmkey_unbind(s->key[1]);
+		if (access.number && (!access.reason || access.remote != 1))
+			looker->err = EBADMSG;
+		other = ibmkey_alloc(s->dev[1].pd, 1);
+		if (!other || ibv_dereg_mr(other) ||
+		    last_of(s->dev[1].ctx).number == UINT64_MAX)
+			looker->err = EIO;
+	}
+	return NULL;
+}
+
+TEST_F(why, race)
+{
+	struct looker looker = { .s = &self->s };
+	unsigned int i, rounds = mkt_rounds(400, 60);
+	uint64_t number, before = 0;
+	pthread_t thread;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, look, &looker));
+	for (i = 0; i < rounds; i++) {
+		/* any key portion, bound or not */
+		uint32_t rkey = (self->s.key[1]->rkey & ~0xffu) | (i & 0xff);
+
+		EXPECT_LE(0, mkt_try(&self->s, rkey, i & 1 ? MKT_WRITE : MKT_READ,
+				     i & 2 ? FAR : 0, 32));
+		number = number_of(self->s.key[1]);
+		EXPECT_LE(before, number);
+		before = number;
+	}
+	__atomic_store_n(&looker.stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, looker.err);
+	EXPECT_NE(0, before);
+}
+
+TEST_HARNESS_MAIN
