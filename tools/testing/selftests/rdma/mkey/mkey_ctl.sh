@@ -140,6 +140,20 @@ who_nothing() {
 		equal "$(json "j['referrers'], j['binds_in_progress']" who "${dev[1]}" "$outer")" "[] 0" &&
 		equal "$(json "[r['distance'] for r in j['referrers']]" who "${dev[1]}" "$(key_of 800)")" "[1]"
 }
+# The access that the holder's key of 24 bytes has refused.
+why_key() {
+	local out key want
+	key=$(key_of 24)
+	want="key $(printf '%#x' "$key") refused a local read of 32 bytes at its address 0x10000: it has 24 bytes, "
+	want+="whose addresses begin at 0 (list, of process $holder mkey_hold)"
+	out=$("$ctl" why "${dev[1]}" "$key") && equal "$out" "$want" &&
+		"$ctl" why "${dev[1]}" | grep -qxF "$want" &&
+		equal "$("$ctl" why "${dev[1]}" "$(key_of 800)")" "The key $(key_of 800) of ${dev[1]} has refused no access." &&
+		equal "$(json "[(r['addr'], r['length'], r['remote'], r['pid']) for r in j['refused']]" why "${dev[1]}" "$key")" \
+			"[(65536, 32, False, $holder)]" &&
+		"$ctl" doctor "${dev[1]}" | grep -q "^note  *accesses: keys that have refused an access: .*: key 0x" &&
+		refuses "no device rxe9: there are" "$ctl" why rxe9
+}
 # The outer key, and the inner one below it.
 draw_key() {
 	local out
@@ -183,7 +197,7 @@ any_name() {
 		exec {from}< <(exec "$here/mkey_hold" 1 "$name")
 		pid=$!
 		read -r line <&"$from"
-		for command in ls "ls keys" "ls dm" stat "who ${dev[1]}" "watch -c 1" "-j ls" "-j ls keys"; do
+		for command in ls "ls keys" "ls dm" stat "who ${dev[1]}" "why ${dev[1]}" "watch -c 1" "-j ls" "-j ls keys"; do
 			# shellcheck disable=SC2086 # words of a command line
 			if ! out=$("$ctl" $command 2>&1) || [[ $line != ready || $out == *[$'\e\xff']* ]]; then
 				printf '%s of a process with the name %q: %q\n' "$command" "$name" "$out"
@@ -199,7 +213,7 @@ any_name() {
 }
 not_root() {
 	local c
-	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "who ${dev[1]}" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1" "ls dm"; do
+	for c in "ls keys" "who ${dev[1]} $(key_of 800)" "who ${dev[1]}" "why ${dev[1]}" "draw --key ${dev[1]} $(key_of 800)" "watch -c 1" "ls dm"; do
 		# shellcheck disable=SC2086 # words of a command line
 		refuses "only root may see" setpriv --reuid 65534 --regid 65534 --clear-groups "$ctl" $c || return
 	done
@@ -299,7 +313,7 @@ walk(json.load(sys.stdin))'
 # The help of a command, of which its manual page is made, names each field of its JSON.
 json_fields() {
 	local c f all help rc=0
-	for c in caps doctor ls "ls dm" "ls keys" stat "who ${dev[1]}" "who ${dev[1]} $(key_of 800)" "watch -c 1" \
+	for c in caps doctor ls "ls dm" "ls keys" stat "who ${dev[1]}" "who ${dev[1]} $(key_of 800)" "why ${dev[1]}" "watch -c 1" \
 		"draw --key ${dev[1]} $(key_of 24)" "draw --key ${dev[1]} $(key_of 120)" "demo ${dev[*]}"; do
 		# shellcheck disable=SC2086 # words of a command line
 		all=$(fields $c | sort -u)
@@ -315,7 +329,7 @@ json_fields() {
 tmp=$(mktemp)
 trap 'kill "$holder" 2>/dev/null; rm -rf "$tmp"*' EXIT
 
-plan 31
+plan 32
 check "doctor: a device that libibverbs does not list" doctor_provider
 check "ls: as many regions as the kernel lists" ls_counts
 check "ls: a key, its process and its rkey" ls_key
@@ -337,6 +351,7 @@ if [[ -e $debugfs/regions ]]; then
 	check "who: a key that nothing refers to" who_nothing
 	check "who: all regions that are busy" who_all
 	check "who: no such region" who_is_unknown
+	check "why: an access that a key has refused" why_key
 	check "draw: a live key and the one below it" draw_key
 	check "draw: a live indexed key" draw_indexed
 	check "draw: a live key and the one below it, as SVG" draw_svg
@@ -348,8 +363,8 @@ if [[ -e $debugfs/regions ]]; then
 	check "keys are for root" not_root
 	check "processes with any name" any_name
 else
-	for t in {1..15}; do
-		skip "keys of all processes, $t of 15" "no debugfs"
+	for t in {1..16}; do
+		skip "keys of all processes, $t of 16" "no debugfs"
 	done
 fi
 check "stat: no such device" refuses "no device nowhere" "$ctl" stat nowhere

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Not a test: opens a device and holds device memory, a key, a key of 24 bytes
- * over it, an indexed key of 120 bytes and a queue pair until it is killed. Prints
- * "ready" when it has them.
+ * over it, an indexed key of 120 bytes and a queue pair until it is killed. The key of 24
+ * bytes has refused an access. Prints "ready" when it has them.
  *
  * usage: mkey_hold [0|1 [NAME]]
  *        mkey_hold pmem
@@ -43,6 +43,22 @@ static int hold_pmem(void)
 	return 0;
 }
 
+/* reads 32 bytes at an address that is not in @key */
+static int be_refused(struct mkt_qp *qp, const struct ibv_mr *key)
+{
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = { .addr = 0x10000, .length = 32, .lkey = key->lkey },
+		.num_sge = 1,
+	};
+	struct mkt_peer self;
+	struct ibv_wc wc;
+
+	mkt_qp_self(qp, &self);
+	return mkt_qp_connect(qp, &self, IBV_MTU_1024) ?: mkt_post_send(qp, &wr, 0) ?:
+	       mkt_poll(qp, &wc);
+}
+
 int main(int argc, char **argv)
 {
 	struct mkt_block block = { .bytes = 8, .stride = { 16 } };
@@ -79,7 +95,7 @@ int main(int argc, char **argv)
 	outer = ibmkey_alloc(dev.pd, 3);
 	range[0].lkey = key->lkey;
 	range[1].lkey = key->lkey;
-	if (!outer || ibmkey_bind_list(outer, MKT_ACCESS_ALL, 2, range))
+	if (!outer || ibmkey_bind_list(outer, MKT_ACCESS_ALL, 2, range) || be_refused(&qp, outer))
 		return 1;
 	mr = ibv_reg_mr(dev.pd, table, sizeof(table), MKT_ACCESS_ALL);
 	by_index = ibmkey_alloc(dev.pd, 3);
