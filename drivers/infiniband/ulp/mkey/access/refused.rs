@@ -7,7 +7,7 @@
 //! of the record.
 
 use crate::{
-    backend::{Claimed, ClaimedMr},
+    backend::{Backend, Claimed, ClaimedMr, Hw},
     bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
     counters,
     errors::Refused,
@@ -74,6 +74,7 @@ pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked, error: Error) 
         remote: asked.remote.into(),
         ..Zeroable::zeroed()
     };
+    Hw::trace_refused(&refused);
     region.refuse_access(refused);
 }
 

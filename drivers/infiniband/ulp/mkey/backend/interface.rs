@@ -7,6 +7,7 @@ use crate::{
         copy::{Fault, Payload},
         pins::{NoDereg, Unpinned},
     },
+    bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
     kernel_ext::{
         dma_buf::Import,
         memory::SharedMemory,
@@ -229,6 +230,9 @@ pub(crate) trait Backend: Copy + Send + Sync {
 
     /// Returns the number of pages that accesses faulted in, since the module was loaded.
     fn faults() -> u64;
+
+    /// Passes a refused access to the tracepoint.
+    fn trace_refused(refused: &RefusedAccess);
 
     /// Finds the MR that `lkey` names. `held` excludes [`Self::suspend`], so the driver does not
     /// free the MR while `held` exists.

@@ -37,6 +37,7 @@ use crate::{
         interface::{Backend, LookedUp, ShownWindow},
         pins::{NoDereg, Unpinned},
     },
+    bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
     kernel_ext::{
         dma_buf::Import,
         memory::SharedMemory,
@@ -133,6 +134,11 @@ impl Backend for Rxe {
     fn faults() -> u64 {
         // SAFETY: No preconditions.
         unsafe { bindings::ib_mkey_rxe_odp_faults() }
+    }
+
+    fn trace_refused(refused: &RefusedAccess) {
+        // SAFETY: The structure is valid. rxe's bindings have the same one.
+        unsafe { bindings::ib_mkey_rxe_trace_refused(ptr::from_ref(refused).cast()) };
     }
 
     unsafe fn find<'a>(

@@ -6,6 +6,7 @@
  * sets: smp
  */
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "mkey_harness.h"
@@ -311,6 +312,35 @@ TEST_F(why, memory)
 	ASSERT_EQ(0, ibmkey_unbind(s->key[1]));
 	EXPECT_EQ(0, ibv_dereg_mr(odp));
 	munmap(pages + PAGE, PAGE);
+}
+
+#define TRACING "/sys/kernel/tracing/"
+#define EVENT TRACING "events/ib_mkey/ib_mkey_refused_access/enable"
+
+/* the tracepoint has the fields of the record */
+TEST_F(why, trace)
+{
+	struct mkt_setup *s = &self->s;
+	char line[512], want[128];
+	bool found = false;
+	FILE *f;
+
+	if (access(EVENT, W_OK))
+		SKIP(return, "no " EVENT);
+	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL, s->plain[1].mr, s->plain[1].addr,
+				    LENGTH));
+	ASSERT_EQ(0, system("echo 1 >" EVENT));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(s, s->key[1]->rkey, MKT_WRITE, FAR, 32));
+	ASSERT_EQ(0, system("echo 0 >" EVENT));
+	snprintf(want, sizeof(want), "number=%" PRIu64 " key=0x%x addr=0x%x length=32 reason=%u value=%u",
+		 number_of(s->key[1]), s->key[1]->rkey, FAR, R(RANGE), LENGTH);
+	f = fopen(TRACING "trace", "r");
+	ASSERT_NE(NULL, f);
+	while (fgets(line, sizeof(line), f))
+		found = found || strstr(line, want);
+	fclose(f);
+	EXPECT_TRUE(found)
+		TH_LOG("no \"%s\"", want);
 }
 
 /* in another process: names @lkey and @rkey in requests; returns 0 if it has no refused access */

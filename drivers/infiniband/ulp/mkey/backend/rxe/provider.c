@@ -19,6 +19,9 @@
 #include "../../api/uverbs_table.h"
 #include "rxe_hook.h"
 
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
 /* rxe's functions. They are set before a device can be used, and valid as long as there is one. */
 static const struct rxe_exports *rxe;
 
@@ -43,6 +46,11 @@ static void refused(struct rxe_mr *mr, struct rxe_pd *pd, int access, u32 key, u
 {
 	if (context_of(&pd->ibpd) == context_of(READ_ONCE(mr->ibmr.pd)))
 		ib_mkey_rxe_refused(mr, &pd->ibpd, key, access, iova, length, remote);
+}
+
+void ib_mkey_rxe_trace_refused(const struct ib_uverbs_mkey_refused_access *access)
+{
+	trace_ib_mkey_refused_access(access);
 }
 
 static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,

@@ -6,6 +6,7 @@
 #ifndef IB_MKEY_RXE_HOOK_H
 #define IB_MKEY_RXE_HOOK_H
 
+#include <rdma/ib_mkey_ioctl.h>
 #include <rdma/ib_pack.h>
 #include "rxe_provider.h"
 
@@ -72,6 +73,7 @@ void *ib_mkey_rxe_data(struct ib_device *ibdev);
 const struct ib_device_ops *ib_mkey_rxe_ops(void);
 const struct cred *ib_mkey_rxe_cred(struct ib_ucontext *context);
 void ib_mkey_rxe_claim(struct rxe_mr *mr);
+void ib_mkey_rxe_trace_refused(const struct ib_uverbs_mkey_refused_access *access);
 int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 			       u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_leaf_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
