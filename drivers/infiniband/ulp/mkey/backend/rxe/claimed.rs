@@ -316,12 +316,14 @@ impl ClaimedRxeMr {
         mr.set_access(Access::empty());
         // rxe calls this module from the next line on, for a request with a guessed key, too. That
         // finds the empty slot.
-        // SAFETY: The MR is valid, and not in the state `VALID`.
-        unsafe { bindings::ib_mkey_rxe_claim(private) };
+        // SAFETY: The MR is valid, and not in the state `VALID`. It is claimed after the call.
+        let claimed = unsafe {
+            bindings::ib_mkey_rxe_claim(private);
+            Self::from_raw(private)
+        };
         mr.set_kind(kind);
         mr.set_state(FREE);
-        // SAFETY: The MR was claimed above.
-        Ok(unsafe { Self::from_raw(private) })
+        Ok(claimed)
     }
 
     /// # Safety
