@@ -3,6 +3,7 @@
 #
 # rdma-core's own tests, as they are, through pyverbs. A script sources this file after common.sh.
 
+# shellcheck disable=SC2034,SC2154 # names of common.sh and of the scripts
 rdma_core=$here/../rdma-core
 has_rdma_core() { [[ -f $rdma_core/tests/test_mlx5_mkey.py ]] && python3 -c 'import pyverbs.device' 2>/dev/null; }
 
