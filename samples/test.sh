@@ -44,10 +44,10 @@ refuses()
 	result "$status" "$name"
 }
 
-# without_address COMMAND...: runs COMMAND while the netdev of rxe0 has no IP address
+# without_address COMMAND...: runs COMMAND while the netdev of rxe0 has no IP address but the link-local one
 without_address()
 {
-	ip -n ns0 addr flush dev veth0
+	ip -n ns0 -4 addr flush dev veth0
 	"$@"
 	status=$?
 	ip -n ns0 addr add 10.0.0.1/24 dev veth0
