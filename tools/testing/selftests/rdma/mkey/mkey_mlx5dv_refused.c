@@ -93,8 +93,8 @@ TEST_F(mlx5dv, table)
 	unsigned int i, tried = 0;
 
 	ASSERT_EQ(0, mkt_refusals_open(&of, &self->dev[0], self->mkey->lkey));
-	for (i = 0; i < mkt_num_refusals; i++) {
-		const struct mkt_refusal *refusal = &mkt_refusals[i];
+	for (i = 0; i < mkt_num_refusals(); i++) {
+		const struct mkt_refusal *refusal = &__start_mkt_refusals[i];
 		struct ibv_wc wc;
 		struct said said;
 		int num, err;

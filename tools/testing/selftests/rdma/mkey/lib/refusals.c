@@ -14,186 +14,6 @@
 #define REMOTE_ATOMIC (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define OK 0
 
-/*
- * X(kind, name, errno value, reason, entry, change of the layout t). The last value that is
- * accepted has the errno value OK.
- */
-#define REFUSALS(X)									\
-	/* fields of the whole layout */						\
-	X(LIST, right, OK, NONE, NONE, )						\
-	X(BLOCKS, right, OK, NONE, NONE, )						\
-	X(INDEXED, right, OK, NONE, NONE, )						\
-	X(LIST, version_later, EINVAL, VERSION, NONE, t->value = ++t->version)		\
-	X(LIST, version_0, EINVAL, VERSION, NONE, t->version = 0)			\
-	X(LIST, kind_0, EINVAL, KIND, NONE, t->bind.kind = IB_UVERBS_MKEY_UNBOUND)	\
-	X(LIST, kind_later, EINVAL, KIND, NONE, t->value = t->bind.kind = INDEXED + 1)	\
-	X(LIST, kind_most, EINVAL, KIND, NONE, t->value = t->bind.kind = UINT32_MAX)	\
-	X(LIST, other_kind, EINVAL, ENTRY_SIZE, NONE,					\
-	  t->bind.kind = BLOCKS; t->value = t->bind.entry_size)				\
-	X(BLOCKS, other_kind, EINVAL, ENTRY_SIZE, NONE,					\
-	  t->bind.kind = LIST; t->value = t->bind.entry_size)				\
-	X(INDEXED, other_kind, EINVAL, ENTRY_SIZE, NONE,				\
-	  t->bind.kind = LIST; t->value = t->bind.entry_size)				\
-	X(LIST, entry_size_0, EINVAL, ENTRY_SIZE, NONE, t->bind.entry_size = 0)		\
-	X(LIST, entry_smaller, EINVAL, ENTRY_SIZE, NONE, t->value = t->bind.entry_size -= 8)	\
-	X(BLOCKS, entry_larger, EINVAL, ENTRY_SIZE, NONE, t->value = t->bind.entry_size += 8)	\
-	X(INDEXED, entry_larger, EINVAL, ENTRY_SIZE, NONE, t->value = ++t->bind.entry_size)	\
-	X(LIST, bit_31, EINVAL, COMP_MASK, NONE, t->value = t->bind.comp_mask = 1u << 31)	\
-	X(BLOCKS, bit_31, EINVAL, COMP_MASK, NONE, t->value = t->bind.comp_mask = 1u << 31)	\
-	X(INDEXED, bit_31, EINVAL, COMP_MASK, NONE, t->value = t->bind.comp_mask = 1u << 31)	\
-	X(LIST, reserved, EINVAL, RESERVED, NONE, t->value = t->bind.reserved = 7)	\
-	X(LIST, rkey_without_bit, EINVAL, RKEY, NONE, t->value = t->bind.rkey = 77)	\
-	X(LIST, access, EINVAL, ACCESS, NONE, t->value = t->bind.access = 1u << 31)	\
-	X(BLOCKS, access, EINVAL, ACCESS, NONE, t->value = t->bind.access = 1u << 30)	\
-	X(INDEXED, access, EINVAL, ACCESS, NONE, t->value = t->bind.access = 1u << 31)	\
-	X(LIST, local_write, EINVAL, LOCAL_WRITE, NONE,					\
-	  t->value = t->bind.access = IBV_ACCESS_REMOTE_WRITE)				\
-	X(BLOCKS, local_write, EINVAL, LOCAL_WRITE, NONE,				\
-	  t->value = t->bind.access = IBV_ACCESS_REMOTE_ATOMIC)				\
-	X(INDEXED, local_write, EINVAL, LOCAL_WRITE, NONE,				\
-	  t->value = t->bind.access = IBV_ACCESS_REMOTE_WRITE)				\
-	/* the number of entries, which is looked at before they are read */		\
-	X(LIST, empty, EINVAL, EMPTY, NONE, t->bind.num_entries = 0)			\
-	X(BLOCKS, empty, EINVAL, EMPTY, NONE, t->bind.num_entries = 0)			\
-	X(INDEXED, empty, EINVAL, EMPTY, NONE, t->indexed.num_indices = 0)		\
-	X(LIST, all_the_room, OK, NONE, NONE, t->bind.num_entries = MKT_REFUSALS_ROOM)	\
-	X(BLOCKS, all_the_room, OK, NONE, NONE, t->bind.num_entries = MKT_REFUSALS_ROOM)	\
-	X(INDEXED, all_the_room, OK, NONE, NONE,					\
-	  t->indexed.num_indices = MKT_REFUSALS_ROOM)					\
-	X(LIST, one_too_many, ENOSPC, TOO_MANY, NONE,					\
-	  t->bind.num_entries = 1 + (t->value = MKT_REFUSALS_ROOM))			\
-	X(BLOCKS, one_too_many, ENOSPC, TOO_MANY, NONE,					\
-	  t->bind.num_entries = 1 + (t->value = MKT_REFUSALS_ROOM))			\
-	X(INDEXED, one_too_many, ENOSPC, TOO_MANY, NONE,				\
-	  t->indexed.num_indices = 1 + (t->value = MKT_REFUSALS_ROOM))			\
-	X(LIST, far_too_many, ENOSPC, TOO_MANY, NONE,					\
-	  t->bind.num_entries = UINT32_MAX; t->value = IB_MKEY_MAX_ENTRIES)		\
-	X(BLOCKS, far_too_many, ENOSPC, TOO_MANY, NONE,					\
-	  t->bind.num_entries = UINT32_MAX; t->value = IB_MKEY_MAX_ENTRIES)		\
-	X(INDEXED, two_patterns, EINVAL, ONE_INDEXED, NONE,				\
-	  t->value = t->bind.num_entries = 2)						\
-	/* dimensions */								\
-	X(LIST, dims, EINVAL, NOT_INTERLEAVED, NONE, t->bind.num_dims = 1)		\
-	X(INDEXED, dims, EINVAL, NOT_INTERLEAVED, NONE, t->bind.num_dims = 1)		\
-	X(LIST, counts, EINVAL, NOT_INTERLEAVED, NONE, t->bind.repeat_count = 8)	\
-	X(INDEXED, counts, EINVAL, NOT_INTERLEAVED, NONE, t->bind.repeat_count = 8)	\
-	X(BLOCKS, dims_0, EINVAL, DIMS, NONE, t->bind.num_dims = 0)			\
-	X(BLOCKS, dims_9, EINVAL, DIMS, NONE, t->value = t->bind.num_dims = 9)		\
-	X(BLOCKS, dims_most, EINVAL, DIMS, NONE, t->value = t->bind.num_dims = UINT32_MAX)	\
-	X(BLOCKS, dims_8, OK, NONE, NONE, t->bind.num_dims = 8)				\
-	X(BLOCKS, count_0, EINVAL, NO_REPEAT, NONE, t->repeat[0] = 0)			\
-	X(BLOCKS, count_1, EINVAL, NO_REPEAT, NONE, t->repeat[t->value = 1] = 0)	\
-	X(BLOCKS, stride_2, EINVAL, STRIDE, 1, t->block[1].stride[t->value = 2] = 1)	\
-	X(BLOCKS, stride_7, EINVAL, STRIDE, 1, t->block[1].stride[t->value = 7] = -1)	\
-	/* arrays that cannot be read */						\
-	X(LIST, no_array, EFAULT, FAULT, NONE, t->value = t->bind.entries = 8)		\
-	X(BLOCKS, no_array, EFAULT, FAULT, NONE, t->value = t->bind.entries = 8)	\
-	X(BLOCKS, no_counts, EFAULT, FAULT, NONE, t->value = t->bind.repeat_count = 8)	\
-	X(INDEXED, no_array, EFAULT, FAULT, NONE, t->value = t->bind.entries = 8)	\
-	X(INDEXED, no_indices, EFAULT, FAULT, NONE, t->value = t->indexed.indices = 8)	\
-	/* fields of an entry */							\
-	X(LIST, entry_bit, EINVAL, COMP_MASK, 1, t->value = t->range[1].comp_mask = 1)	\
-	X(BLOCKS, entry_bit, EINVAL, COMP_MASK, 1,					\
-	  t->value = t->block[1].comp_mask = 1u << 31)					\
-	X(INDEXED, entry_bit, EINVAL, COMP_MASK, NONE, t->value = t->indexed.comp_mask = 9)	\
-	X(LIST, no_bytes, EINVAL, NO_BYTES, 1, t->range[1].length = 0)			\
-	X(BLOCKS, no_bytes, EINVAL, NO_BYTES, 1, t->block[1].bytes_count = 0)		\
-	X(INDEXED, no_bytes, EINVAL, NO_BYTES, 0, t->indexed.bytes_count = 0)		\
-	X(INDEXED, no_unit, EINVAL, NO_UNIT, NONE, t->indexed.unit = 0)			\
-	X(INDEXED, bytes_0, EINVAL, INDEX_BYTES, NONE, t->indexed.index_bytes = 0)	\
-	X(INDEXED, bytes_2, EINVAL, INDEX_BYTES, NONE, t->value = t->indexed.index_bytes = 2)	\
-	X(INDEXED, bytes_5, EINVAL, INDEX_BYTES, NONE, t->value = t->indexed.index_bytes = 5)	\
-	X(INDEXED, bytes_16, EINVAL, INDEX_BYTES, NONE, t->value = t->indexed.index_bytes = 16)	\
-	/*										\
-	 * An lkey of another PD is reported as an unknown one, because otherwise a process could	\
-	 * guess foreign keys.								\
-	 */										\
-	X(LIST, lkey_0, ENOENT, LKEY, 0, t->range[0].lkey = 0)				\
-	X(LIST, lkey_most, ENOENT, LKEY, 1, t->value = t->range[1].lkey = UINT32_MAX)	\
-	X(LIST, other_portion, ENOENT, LKEY, 1, t->value = t->range[1].lkey ^= 1)	\
-	X(BLOCKS, other_portion, ENOENT, LKEY, 1, t->value = t->block[1].lkey ^= 1)	\
-	X(INDEXED, other_portion, ENOENT, LKEY, NONE, t->value = t->indexed.lkey ^= 1)	\
-	X(LIST, no_such_index, ENOENT, LKEY, 1, t->value = t->range[1].lkey ^= 0x40000000)	\
-	X(BLOCKS, no_such_index, ENOENT, LKEY, 0, t->value = t->block[0].lkey ^= 0x40000000)	\
-	X(LIST, other_pd, ENOENT, LKEY, 1, t->value = t->range[1].lkey = t->of->other_pd)	\
-	X(BLOCKS, other_pd, ENOENT, LKEY, 1, t->value = t->block[1].lkey = t->of->other_pd)	\
-	X(INDEXED, other_pd, ENOENT, LKEY, NONE,					\
-	  t->value = t->indexed.lkey = t->of->other_pd)					\
-	X(LIST, other_key, ENOENT, LKEY, 1, t->value = t->range[1].lkey = t->of->other_key)	\
-	X(LIST, freed, ENOENT, LKEY, 1, t->value = t->range[1].lkey = t->of->freed)	\
-	X(LIST, itself, ELOOP, ITSELF, 1, t->value = t->range[1].lkey = t->of->itself)	\
-	X(BLOCKS, itself, ELOOP, ITSELF, 1, t->value = t->block[1].lkey = t->of->itself)	\
-	X(INDEXED, itself, ELOOP, ITSELF, NONE, t->value = t->indexed.lkey = t->of->itself)	\
-	X(LIST, unbound, ERANGE, NO_LENGTH, 1, t->value = t->range[1].lkey = t->of->unbound)	\
-	/* a key cannot have an access flag that its leaf lacks, and each MR can be read */	\
-	X(LIST, read_only_write, EACCES, LEAF_ACCESS, 1, read_only(t, IBV_ACCESS_LOCAL_WRITE))	\
-	X(BLOCKS, read_only_remote, EACCES, LEAF_ACCESS, 1, read_only(t, REMOTE_WRITE))	\
-	X(INDEXED, read_only_atomic, EACCES, LEAF_ACCESS, 0, read_only(t, REMOTE_ATOMIC))	\
-	X(LIST, read_only_all, EACCES, LEAF_ACCESS, 1, read_only(t, MKT_ACCESS_ALL))	\
-	X(LIST, read_only_read, OK, NONE, NONE, read_only(t, IBV_ACCESS_REMOTE_READ))	\
-	X(INDEXED, read_only_0, OK, NONE, NONE, read_only(t, 0))			\
-	/* one byte too far at either end, by each field that can do it */		\
-	X(LIST, before, ERANGE, BEFORE_LEAF, 1,						\
-	  t->range[1].addr = (t->value = t->of->first) - 1)				\
-	X(LIST, after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last - 8, 10))		\
-	X(LIST, just_after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last + 1, 1))	\
-	X(LIST, longer, ERANGE, BEYOND_LEAF, 1,						\
-	  list_at(t, t->of->first, t->of->last - t->of->first + 2))			\
-	X(LIST, at_the_end, OK, NONE, NONE, list_at(t, t->of->last - 9, 10))		\
-	X(LIST, whole, OK, NONE, NONE,							\
-	  list_at(t, t->of->first, t->of->last - t->of->first + 1))			\
-	X(LIST, dm_after, ERANGE, BEYOND_LEAF, 1, t->range[1].lkey = t->of->dm;		\
-	  list_at(t, t->of->dm_length - 9, 10); t->value = t->of->dm_length - 1)	\
-	X(LIST, dm_at_the_end, OK, NONE, NONE, t->range[1].lkey = t->of->dm;		\
-	  list_at(t, t->of->dm_length - 10, 10))					\
-	X(LIST, last_address, ERANGE, BEYOND_LEAF, 1, list_at(t, UINT64_MAX - 9, 10))	\
-	X(BLOCKS, after, ERANGE, BEYOND_LEAF, 1, blocks_at(t, t->of->last - 8, 0, 1))	\
-	X(BLOCKS, forwards, ERANGE, BEYOND_LEAF, 1, blocks_at(t, t->of->last - 38, 10, 4))	\
-	X(BLOCKS, backwards, ERANGE, BEFORE_LEAF, 1,					\
-	  blocks_at(t, t->of->first + 29, -10, 4); t->value = t->of->first)		\
-	X(BLOCKS, forwards_to_the_end, OK, NONE, NONE,					\
-	  blocks_at(t, t->of->last - 39, 10, 4))					\
-	X(BLOCKS, backwards_to_the_start, OK, NONE, NONE,				\
-	  blocks_at(t, t->of->first + 30, -10, 4))					\
-	X(BLOCKS, second_dim, ERANGE, BEYOND_LEAF, 1,					\
-	  t->block[1].stride[1] = 1ll << 40; t->value = t->of->last)			\
-	X(BLOCKS, last_address, ERANGE, BEYOND_LEAF, 1, blocks_at(t, UINT64_MAX - 9, 0, 1))	\
-	X(INDEXED, before, ERANGE, BEFORE_LEAF, 0,					\
-	  t->indexed.addr = (t->value = t->of->first) - 1)				\
-	X(INDEXED, by_address, ERANGE, BEYOND_LEAF, 1, indexed_at(t, t->of->last - 98, 90, 10, 1))	\
-	X(INDEXED, to_the_end, OK, NONE, NONE, indexed_at(t, t->of->last - 99, 90, 10, 1))	\
-	X(INDEXED, by_index, ERANGE, BEYOND_LEAF, 1,					\
-	  indexed_at(t, t->of->first, 1, 10, t->of->last - t->of->first - 8))		\
-	X(INDEXED, last_index, OK, NONE, NONE,						\
-	  indexed_at(t, t->of->first, 1, 10, t->of->last - t->of->first - 9))		\
-	X(INDEXED, by_unit, ERANGE, BEYOND_LEAF, 1,					\
-	  indexed_at(t, t->of->first, t->of->last - t->of->first - 8, 10, 1))		\
-	X(INDEXED, by_length, ERANGE, BEYOND_LEAF, 0,					\
-	  indexed_at(t, t->of->first, 1, t->of->last - t->of->first + 2, 0))		\
-	X(INDEXED, half_of_8_bytes, ERANGE, BEYOND_LEAF, 1,				\
-	  indexed_at(t, t->of->first, 1, 10, UINT32_MAX))				\
-	X(INDEXED, third, ERANGE, BEYOND_LEAF, 2,					\
-	  t->index[2] = 1ull << 40; t->value = t->of->last)				\
-	/* sums that do not fit 64 bits; 2^64 - 1 is an address */			\
-	X(LIST, wraps, EOVERFLOW, ADDRESS, 1, t->range[1].addr = UINT64_MAX - 5)	\
-	X(LIST, length_wraps, EOVERFLOW, ADDRESS, 1, t->range[1].length = UINT64_MAX)	\
-	X(BLOCKS, wraps, EOVERFLOW, ADDRESS, 0, t->block[0].addr = UINT64_MAX - 8)	\
-	X(BLOCKS, stride_wraps, EOVERFLOW, ADDRESS, 1, t->repeat[0] = 4;			\
-	  t->block[1].stride[0] = INT64_MAX)						\
-	X(BLOCKS, stride_wraps_back, EOVERFLOW, ADDRESS, 1, t->block[1].stride[0] = INT64_MIN)	\
-	X(BLOCKS, before_zero, EOVERFLOW, ADDRESS, 1, t->block[1].lkey = t->of->dm;	\
-	  t->block[1].addr = 9; t->block[1].stride[0] = -10)				\
-	X(BLOCKS, length_wraps, EOVERFLOW, ADDRESS, 1, t->block[1].bytes_count = UINT64_MAX)	\
-	X(BLOCKS, sum_wraps, EOVERFLOW, LENGTH, NONE, t->repeat[0] = UINT64_MAX / 10;	\
-	  t->block[0].stride[0] = t->block[1].stride[0] = 0)				\
-	X(INDEXED, index_wraps, EOVERFLOW, ADDRESS, 1, t->index[1] = UINT64_MAX)	\
-	X(INDEXED, unit_wraps, EOVERFLOW, ADDRESS, 1,					\
-	  indexed_at(t, t->of->first, UINT64_MAX, 10, 1); t->value = 0)			\
-	X(INDEXED, wraps, EOVERFLOW, ADDRESS, 0,					\
-	  indexed_at(t, UINT64_MAX - 8, 16, 10, 0); t->value = 0)			\
-	X(INDEXED, sum_wraps, EOVERFLOW, LENGTH, NONE,					\
-	  indexed_at(t, 0, 1, UINT64_MAX / 2, 0); t->value = 0)
-
 /* an entry that is not the first one */
 static void list_at(struct mkt_text *t, uint64_t addr, uint64_t length)
 {
@@ -230,22 +50,241 @@ static void indexed_at(struct mkt_text *t, uint64_t addr, uint64_t unit, uint64_
 /* bytes of an MR without access flags */
 static void read_only(struct mkt_text *t, uint32_t access)
 {
-	t->range[1].lkey = t->block[1].lkey = t->indexed.lkey = t->of->read_only;
-	t->range[1].addr = t->block[1].addr = t->indexed.addr = t->of->read_only_addr;
+	t->range[1].lkey = t->of->read_only;
+	t->block[1].lkey = t->of->read_only;
+	t->indexed.lkey = t->of->read_only;
+	t->range[1].addr = t->of->read_only_addr;
+	t->block[1].addr = t->of->read_only_addr;
+	t->indexed.addr = t->of->read_only_addr;
 	t->bind.access = access;
 	t->value = t->of->read_only;
 }
 
-#define CHANGE(kind, name, err, reason, entry, ...)			\
-	static void change_##kind##_##name(struct mkt_text *t) { __VA_ARGS__; }
-#define ELEMENT(kind, name, err, reason, entry, ...)			\
-	{ #kind "." #name, kind, err, IB_UVERBS_MKEY_REASON_##reason, entry,	\
-	  change_##kind##_##name },
+/*
+ * REFUSAL(kind, name, errno value, reason, entry, change of the layout t). The last value that is
+ * accepted has the errno value OK. The linker makes one table of them.
+ */
+#define REFUSAL(_kind, _name, _err, _reason, _entry, ...)				\
+	static void change_##_kind##_##_name(struct mkt_text *t)			\
+	{										\
+		__VA_ARGS__;								\
+	}										\
+	static const struct mkt_refusal refusal_##_kind##_##_name			\
+	__attribute__((used, section("mkt_refusals"), aligned(8))) = {			\
+		.name = #_kind "." #_name,						\
+		.kind = _kind,								\
+		.err = _err,								\
+		.reason = IB_UVERBS_MKEY_REASON_##_reason,				\
+		.entry = _entry,							\
+		.change = change_##_kind##_##_name,					\
+	}
 
-REFUSALS(CHANGE)
+/* fields of the whole layout */
+REFUSAL(LIST, right, OK, NONE, NONE, (void)t);
+REFUSAL(BLOCKS, right, OK, NONE, NONE, (void)t);
+REFUSAL(INDEXED, right, OK, NONE, NONE, (void)t);
+REFUSAL(LIST, version_later, EINVAL, VERSION, NONE, t->value = ++t->version);
+REFUSAL(LIST, version_0, EINVAL, VERSION, NONE, t->version = 0);
+REFUSAL(LIST, kind_0, EINVAL, KIND, NONE, t->bind.kind = IB_UVERBS_MKEY_UNBOUND);
+REFUSAL(LIST, kind_later, EINVAL, KIND, NONE, t->bind.kind = INDEXED + 1; t->value = t->bind.kind);
+REFUSAL(LIST, kind_most, EINVAL, KIND, NONE, t->bind.kind = UINT32_MAX; t->value = t->bind.kind);
+REFUSAL(LIST, other_kind, EINVAL, ENTRY_SIZE, NONE,
+	t->bind.kind = BLOCKS; t->value = t->bind.entry_size);
+REFUSAL(BLOCKS, other_kind, EINVAL, ENTRY_SIZE, NONE,
+	t->bind.kind = LIST; t->value = t->bind.entry_size);
+REFUSAL(INDEXED, other_kind, EINVAL, ENTRY_SIZE, NONE,
+	t->bind.kind = LIST; t->value = t->bind.entry_size);
+REFUSAL(LIST, entry_size_0, EINVAL, ENTRY_SIZE, NONE, t->bind.entry_size = 0);
+REFUSAL(LIST, entry_smaller, EINVAL, ENTRY_SIZE, NONE,
+	t->bind.entry_size -= 8; t->value = t->bind.entry_size);
+REFUSAL(BLOCKS, entry_larger, EINVAL, ENTRY_SIZE, NONE,
+	t->bind.entry_size += 8; t->value = t->bind.entry_size);
+REFUSAL(INDEXED, entry_larger, EINVAL, ENTRY_SIZE, NONE, t->value = ++t->bind.entry_size);
+REFUSAL(LIST, bit_31, EINVAL, COMP_MASK, NONE,
+	t->bind.comp_mask = 1u << 31; t->value = t->bind.comp_mask);
+REFUSAL(BLOCKS, bit_31, EINVAL, COMP_MASK, NONE,
+	t->bind.comp_mask = 1u << 31; t->value = t->bind.comp_mask);
+REFUSAL(INDEXED, bit_31, EINVAL, COMP_MASK, NONE,
+	t->bind.comp_mask = 1u << 31; t->value = t->bind.comp_mask);
+REFUSAL(LIST, reserved, EINVAL, RESERVED, NONE, t->bind.reserved = 7; t->value = t->bind.reserved);
+REFUSAL(LIST, rkey_without_bit, EINVAL, RKEY, NONE, t->bind.rkey = 77; t->value = t->bind.rkey);
+REFUSAL(LIST, access, EINVAL, ACCESS, NONE, t->bind.access = 1u << 31; t->value = t->bind.access);
+REFUSAL(BLOCKS, access, EINVAL, ACCESS, NONE,
+	t->bind.access = 1u << 30; t->value = t->bind.access);
+REFUSAL(INDEXED, access, EINVAL, ACCESS, NONE,
+	t->bind.access = 1u << 31; t->value = t->bind.access);
+REFUSAL(LIST, local_write, EINVAL, LOCAL_WRITE, NONE,
+	t->bind.access = IBV_ACCESS_REMOTE_WRITE; t->value = t->bind.access);
+REFUSAL(BLOCKS, local_write, EINVAL, LOCAL_WRITE, NONE,
+	t->bind.access = IBV_ACCESS_REMOTE_ATOMIC; t->value = t->bind.access);
+REFUSAL(INDEXED, local_write, EINVAL, LOCAL_WRITE, NONE,
+	t->bind.access = IBV_ACCESS_REMOTE_WRITE; t->value = t->bind.access);
 
-const struct mkt_refusal mkt_refusals[] = { REFUSALS(ELEMENT) };
-const unsigned int mkt_num_refusals = sizeof(mkt_refusals) / sizeof(*mkt_refusals);
+/* the number of entries, which is looked at before they are read */
+REFUSAL(LIST, empty, EINVAL, EMPTY, NONE, t->bind.num_entries = 0);
+REFUSAL(BLOCKS, empty, EINVAL, EMPTY, NONE, t->bind.num_entries = 0);
+REFUSAL(INDEXED, empty, EINVAL, EMPTY, NONE, t->indexed.num_indices = 0);
+REFUSAL(LIST, all_the_room, OK, NONE, NONE, t->bind.num_entries = MKT_REFUSALS_ROOM);
+REFUSAL(BLOCKS, all_the_room, OK, NONE, NONE, t->bind.num_entries = MKT_REFUSALS_ROOM);
+REFUSAL(INDEXED, all_the_room, OK, NONE, NONE, t->indexed.num_indices = MKT_REFUSALS_ROOM);
+REFUSAL(LIST, one_too_many, ENOSPC, TOO_MANY, NONE,
+	t->value = MKT_REFUSALS_ROOM; t->bind.num_entries = MKT_REFUSALS_ROOM + 1);
+REFUSAL(BLOCKS, one_too_many, ENOSPC, TOO_MANY, NONE,
+	t->value = MKT_REFUSALS_ROOM; t->bind.num_entries = MKT_REFUSALS_ROOM + 1);
+REFUSAL(INDEXED, one_too_many, ENOSPC, TOO_MANY, NONE,
+	t->value = MKT_REFUSALS_ROOM; t->indexed.num_indices = MKT_REFUSALS_ROOM + 1);
+REFUSAL(LIST, far_too_many, ENOSPC, TOO_MANY, NONE,
+	t->bind.num_entries = UINT32_MAX; t->value = IB_MKEY_MAX_ENTRIES);
+REFUSAL(BLOCKS, far_too_many, ENOSPC, TOO_MANY, NONE,
+	t->bind.num_entries = UINT32_MAX; t->value = IB_MKEY_MAX_ENTRIES);
+REFUSAL(INDEXED, two_patterns, EINVAL, ONE_INDEXED, NONE,
+	t->bind.num_entries = 2; t->value = t->bind.num_entries);
+
+/* dimensions */
+REFUSAL(LIST, dims, EINVAL, NOT_INTERLEAVED, NONE, t->bind.num_dims = 1);
+REFUSAL(INDEXED, dims, EINVAL, NOT_INTERLEAVED, NONE, t->bind.num_dims = 1);
+REFUSAL(LIST, counts, EINVAL, NOT_INTERLEAVED, NONE, t->bind.repeat_count = 8);
+REFUSAL(INDEXED, counts, EINVAL, NOT_INTERLEAVED, NONE, t->bind.repeat_count = 8);
+REFUSAL(BLOCKS, dims_0, EINVAL, DIMS, NONE, t->bind.num_dims = 0);
+REFUSAL(BLOCKS, dims_9, EINVAL, DIMS, NONE, t->bind.num_dims = 9; t->value = t->bind.num_dims);
+REFUSAL(BLOCKS, dims_most, EINVAL, DIMS, NONE,
+	t->bind.num_dims = UINT32_MAX; t->value = t->bind.num_dims);
+REFUSAL(BLOCKS, dims_8, OK, NONE, NONE, t->bind.num_dims = 8);
+REFUSAL(BLOCKS, count_0, EINVAL, NO_REPEAT, NONE, t->repeat[0] = 0);
+REFUSAL(BLOCKS, count_1, EINVAL, NO_REPEAT, NONE, t->repeat[1] = 0; t->value = 1);
+REFUSAL(BLOCKS, stride_2, EINVAL, STRIDE, 1, t->block[1].stride[2] = 1; t->value = 2);
+REFUSAL(BLOCKS, stride_7, EINVAL, STRIDE, 1, t->block[1].stride[7] = -1; t->value = 7);
+
+/* arrays that cannot be read */
+REFUSAL(LIST, no_array, EFAULT, FAULT, NONE, t->bind.entries = 8; t->value = t->bind.entries);
+REFUSAL(BLOCKS, no_array, EFAULT, FAULT, NONE, t->bind.entries = 8; t->value = t->bind.entries);
+REFUSAL(BLOCKS, no_counts, EFAULT, FAULT, NONE,
+	t->bind.repeat_count = 8; t->value = t->bind.repeat_count);
+REFUSAL(INDEXED, no_array, EFAULT, FAULT, NONE, t->bind.entries = 8; t->value = t->bind.entries);
+REFUSAL(INDEXED, no_indices, EFAULT, FAULT, NONE,
+	t->indexed.indices = 8; t->value = t->indexed.indices);
+
+/* fields of an entry */
+REFUSAL(LIST, entry_bit, EINVAL, COMP_MASK, 1,
+	t->range[1].comp_mask = 1; t->value = t->range[1].comp_mask);
+REFUSAL(BLOCKS, entry_bit, EINVAL, COMP_MASK, 1,
+	t->block[1].comp_mask = 1u << 31; t->value = t->block[1].comp_mask);
+REFUSAL(INDEXED, entry_bit, EINVAL, COMP_MASK, NONE,
+	t->indexed.comp_mask = 9; t->value = t->indexed.comp_mask);
+REFUSAL(LIST, no_bytes, EINVAL, NO_BYTES, 1, t->range[1].length = 0);
+REFUSAL(BLOCKS, no_bytes, EINVAL, NO_BYTES, 1, t->block[1].bytes_count = 0);
+REFUSAL(INDEXED, no_bytes, EINVAL, NO_BYTES, 0, t->indexed.bytes_count = 0);
+REFUSAL(INDEXED, no_unit, EINVAL, NO_UNIT, NONE, t->indexed.unit = 0);
+REFUSAL(INDEXED, bytes_0, EINVAL, INDEX_BYTES, NONE, t->indexed.index_bytes = 0);
+REFUSAL(INDEXED, bytes_2, EINVAL, INDEX_BYTES, NONE,
+	t->indexed.index_bytes = 2; t->value = t->indexed.index_bytes);
+REFUSAL(INDEXED, bytes_5, EINVAL, INDEX_BYTES, NONE,
+	t->indexed.index_bytes = 5; t->value = t->indexed.index_bytes);
+REFUSAL(INDEXED, bytes_16, EINVAL, INDEX_BYTES, NONE,
+	t->indexed.index_bytes = 16; t->value = t->indexed.index_bytes);
+
+/*
+ * An lkey of another PD is reported as an unknown one, because otherwise a process could guess
+ * foreign keys.
+ */
+REFUSAL(LIST, lkey_0, ENOENT, LKEY, 0, t->range[0].lkey = 0);
+REFUSAL(LIST, lkey_most, ENOENT, LKEY, 1,
+	t->range[1].lkey = UINT32_MAX; t->value = t->range[1].lkey);
+REFUSAL(LIST, other_portion, ENOENT, LKEY, 1, t->range[1].lkey ^= 1; t->value = t->range[1].lkey);
+REFUSAL(BLOCKS, other_portion, ENOENT, LKEY, 1,
+	t->block[1].lkey ^= 1; t->value = t->block[1].lkey);
+REFUSAL(INDEXED, other_portion, ENOENT, LKEY, NONE,
+	t->indexed.lkey ^= 1; t->value = t->indexed.lkey);
+REFUSAL(LIST, no_such_index, ENOENT, LKEY, 1,
+	t->range[1].lkey ^= 0x40000000; t->value = t->range[1].lkey);
+REFUSAL(BLOCKS, no_such_index, ENOENT, LKEY, 0,
+	t->block[0].lkey ^= 0x40000000; t->value = t->block[0].lkey);
+REFUSAL(LIST, other_pd, ENOENT, LKEY, 1,
+	t->range[1].lkey = t->of->other_pd; t->value = t->range[1].lkey);
+REFUSAL(BLOCKS, other_pd, ENOENT, LKEY, 1,
+	t->block[1].lkey = t->of->other_pd; t->value = t->block[1].lkey);
+REFUSAL(INDEXED, other_pd, ENOENT, LKEY, NONE,
+	t->indexed.lkey = t->of->other_pd; t->value = t->indexed.lkey);
+REFUSAL(LIST, other_key, ENOENT, LKEY, 1,
+	t->range[1].lkey = t->of->other_key; t->value = t->range[1].lkey);
+REFUSAL(LIST, freed, ENOENT, LKEY, 1,
+	t->range[1].lkey = t->of->freed; t->value = t->range[1].lkey);
+REFUSAL(LIST, itself, ELOOP, ITSELF, 1,
+	t->range[1].lkey = t->of->itself; t->value = t->range[1].lkey);
+REFUSAL(BLOCKS, itself, ELOOP, ITSELF, 1,
+	t->block[1].lkey = t->of->itself; t->value = t->block[1].lkey);
+REFUSAL(INDEXED, itself, ELOOP, ITSELF, NONE,
+	t->indexed.lkey = t->of->itself; t->value = t->indexed.lkey);
+REFUSAL(LIST, unbound, ERANGE, NO_LENGTH, 1,
+	t->range[1].lkey = t->of->unbound; t->value = t->range[1].lkey);
+
+/* a key cannot have an access flag that its leaf lacks, and each MR can be read */
+REFUSAL(LIST, read_only_write, EACCES, LEAF_ACCESS, 1, read_only(t, IBV_ACCESS_LOCAL_WRITE));
+REFUSAL(BLOCKS, read_only_remote, EACCES, LEAF_ACCESS, 1, read_only(t, REMOTE_WRITE));
+REFUSAL(INDEXED, read_only_atomic, EACCES, LEAF_ACCESS, 0, read_only(t, REMOTE_ATOMIC));
+REFUSAL(LIST, read_only_all, EACCES, LEAF_ACCESS, 1, read_only(t, MKT_ACCESS_ALL));
+REFUSAL(LIST, read_only_read, OK, NONE, NONE, read_only(t, IBV_ACCESS_REMOTE_READ));
+REFUSAL(INDEXED, read_only_0, OK, NONE, NONE, read_only(t, 0));
+
+/* one byte too far at either end, by each field that can do it */
+REFUSAL(LIST, before, ERANGE, BEFORE_LEAF, 1,
+	t->range[1].addr = t->of->first - 1; t->value = t->of->first);
+REFUSAL(LIST, after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last - 8, 10));
+REFUSAL(LIST, just_after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last + 1, 1));
+REFUSAL(LIST, longer, ERANGE, BEYOND_LEAF, 1,
+	list_at(t, t->of->first, t->of->last - t->of->first + 2));
+REFUSAL(LIST, at_the_end, OK, NONE, NONE, list_at(t, t->of->last - 9, 10));
+REFUSAL(LIST, whole, OK, NONE, NONE, list_at(t, t->of->first, t->of->last - t->of->first + 1));
+REFUSAL(LIST, dm_after, ERANGE, BEYOND_LEAF, 1,
+	t->range[1].lkey = t->of->dm; list_at(t, t->of->dm_length - 9, 10);
+	t->value = t->of->dm_length - 1);
+REFUSAL(LIST, dm_at_the_end, OK, NONE, NONE,
+	t->range[1].lkey = t->of->dm; list_at(t, t->of->dm_length - 10, 10));
+REFUSAL(LIST, last_address, ERANGE, BEYOND_LEAF, 1, list_at(t, UINT64_MAX - 9, 10));
+REFUSAL(BLOCKS, after, ERANGE, BEYOND_LEAF, 1, blocks_at(t, t->of->last - 8, 0, 1));
+REFUSAL(BLOCKS, forwards, ERANGE, BEYOND_LEAF, 1, blocks_at(t, t->of->last - 38, 10, 4));
+REFUSAL(BLOCKS, backwards, ERANGE, BEFORE_LEAF, 1,
+	blocks_at(t, t->of->first + 29, -10, 4); t->value = t->of->first);
+REFUSAL(BLOCKS, forwards_to_the_end, OK, NONE, NONE, blocks_at(t, t->of->last - 39, 10, 4));
+REFUSAL(BLOCKS, backwards_to_the_start, OK, NONE, NONE, blocks_at(t, t->of->first + 30, -10, 4));
+REFUSAL(BLOCKS, second_dim, ERANGE, BEYOND_LEAF, 1,
+	t->block[1].stride[1] = 1ll << 40; t->value = t->of->last);
+REFUSAL(BLOCKS, last_address, ERANGE, BEYOND_LEAF, 1, blocks_at(t, UINT64_MAX - 9, 0, 1));
+REFUSAL(INDEXED, before, ERANGE, BEFORE_LEAF, 0,
+	t->indexed.addr = t->of->first - 1; t->value = t->of->first);
+REFUSAL(INDEXED, by_address, ERANGE, BEYOND_LEAF, 1, indexed_at(t, t->of->last - 98, 90, 10, 1));
+REFUSAL(INDEXED, to_the_end, OK, NONE, NONE, indexed_at(t, t->of->last - 99, 90, 10, 1));
+REFUSAL(INDEXED, by_index, ERANGE, BEYOND_LEAF, 1,
+	indexed_at(t, t->of->first, 1, 10, t->of->last - t->of->first - 8));
+REFUSAL(INDEXED, last_index, OK, NONE, NONE,
+	indexed_at(t, t->of->first, 1, 10, t->of->last - t->of->first - 9));
+REFUSAL(INDEXED, by_unit, ERANGE, BEYOND_LEAF, 1,
+	indexed_at(t, t->of->first, t->of->last - t->of->first - 8, 10, 1));
+REFUSAL(INDEXED, by_length, ERANGE, BEYOND_LEAF, 0,
+	indexed_at(t, t->of->first, 1, t->of->last - t->of->first + 2, 0));
+REFUSAL(INDEXED, half_of_8_bytes, ERANGE, BEYOND_LEAF, 1,
+	indexed_at(t, t->of->first, 1, 10, UINT32_MAX));
+REFUSAL(INDEXED, third, ERANGE, BEYOND_LEAF, 2, t->index[2] = 1ull << 40; t->value = t->of->last);
+
+/* sums that do not fit 64 bits; 2^64 - 1 is an address */
+REFUSAL(LIST, wraps, EOVERFLOW, ADDRESS, 1, t->range[1].addr = UINT64_MAX - 5);
+REFUSAL(LIST, length_wraps, EOVERFLOW, ADDRESS, 1, t->range[1].length = UINT64_MAX);
+REFUSAL(BLOCKS, wraps, EOVERFLOW, ADDRESS, 0, t->block[0].addr = UINT64_MAX - 8);
+REFUSAL(BLOCKS, stride_wraps, EOVERFLOW, ADDRESS, 1,
+	t->repeat[0] = 4; t->block[1].stride[0] = INT64_MAX);
+REFUSAL(BLOCKS, stride_wraps_back, EOVERFLOW, ADDRESS, 1, t->block[1].stride[0] = INT64_MIN);
+REFUSAL(BLOCKS, before_zero, EOVERFLOW, ADDRESS, 1,
+	t->block[1].lkey = t->of->dm; t->block[1].addr = 9; t->block[1].stride[0] = -10);
+REFUSAL(BLOCKS, length_wraps, EOVERFLOW, ADDRESS, 1, t->block[1].bytes_count = UINT64_MAX);
+REFUSAL(BLOCKS, sum_wraps, EOVERFLOW, LENGTH, NONE,
+	t->repeat[0] = UINT64_MAX / 10; t->block[0].stride[0] = 0; t->block[1].stride[0] = 0);
+REFUSAL(INDEXED, index_wraps, EOVERFLOW, ADDRESS, 1, t->index[1] = UINT64_MAX);
+REFUSAL(INDEXED, unit_wraps, EOVERFLOW, ADDRESS, 1,
+	indexed_at(t, t->of->first, UINT64_MAX, 10, 1); t->value = 0);
+REFUSAL(INDEXED, wraps, EOVERFLOW, ADDRESS, 0,
+	indexed_at(t, UINT64_MAX - 8, 16, 10, 0); t->value = 0);
+REFUSAL(INDEXED, sum_wraps, EOVERFLOW, LENGTH, NONE,
+	indexed_at(t, 0, 1, UINT64_MAX / 2, 0); t->value = 0);
 
 void mkt_refusal_text(const struct mkt_refusal *refusal, const struct mkt_refusals_of *of,
 		      struct mkt_text *t)
@@ -256,9 +295,12 @@ void mkt_refusal_text(const struct mkt_refusal *refusal, const struct mkt_refusa
 	t->of = of;
 	t->version = IB_MKEY_LAYOUT_VERSION;
 	for (i = 0; i <= MKT_REFUSALS_ROOM; i++) {
-		t->range[i].addr = t->block[i].addr = of->first + 100 * i;
-		t->range[i].length = t->block[i].bytes_count = 10 + i;
-		t->range[i].lkey = t->block[i].lkey = of->lkey;
+		t->range[i].addr = of->first + 100 * i;
+		t->range[i].length = 10 + i;
+		t->range[i].lkey = of->lkey;
+		t->block[i].addr = t->range[i].addr;
+		t->block[i].bytes_count = t->range[i].length;
+		t->block[i].lkey = of->lkey;
 		t->block[i].stride[0] = 20;
 		t->block[i].stride[1] = 40;
 		t->index[i] = i;

@@ -58,8 +58,13 @@ int mkt_refusals_close(struct mkt_refusals_of *of);
 /* the bytes of the first MR, which no bind changes */
 #define MKT_REFUSALS_BYTES (64 * 1024)
 
-extern const struct mkt_refusal mkt_refusals[];
-extern const unsigned int mkt_num_refusals;
+/* the table; the linker knows where it begins and ends */
+extern const struct mkt_refusal __start_mkt_refusals[], __stop_mkt_refusals[];
+
+static inline unsigned int mkt_num_refusals(void)
+{
+	return __stop_mkt_refusals - __start_mkt_refusals;
+}
 
 /* writes the right layout of the kind of @refusal, and changes it */
 void mkt_refusal_text(const struct mkt_refusal *refusal, const struct mkt_refusals_of *of,
