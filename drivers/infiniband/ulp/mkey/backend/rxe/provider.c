@@ -30,8 +30,12 @@ static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
 {
 	struct ib_mkey_rxe_peer peer;
 
+	/*
+	 * The errno value is the reason, which was recorded. rxe completes a request with a
+	 * protection error for this value only.
+	 */
 	return ib_mkey_rxe_copy(mr, iova, addr, length, dir,
-				ib_mkey_rxe_fill_peer(&peer, qp, dir));
+				ib_mkey_rxe_fill_peer(&peer, qp, dir)) ? -EFAULT : 0;
 }
 
 /* Returns the context of the process that has @pd, or NULL for a kernel user. */
