@@ -42,3 +42,9 @@ __rust_helper void rust_helper_group_leader_comm(char *comm)
 {
 	get_task_comm(*(char (*)[TASK_COMM_LEN])comm, current->group_leader);
 }
+
+/* Differs between processes that have the same PID, one after the other. */
+__rust_helper u64 rust_helper_group_leader_start(void)
+{
+	return current->group_leader->start_time;
+}

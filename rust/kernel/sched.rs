@@ -41,6 +41,8 @@ pub(crate) fn cond_resched() {
 #[derive(Clone)]
 pub(crate) struct Process {
     pid: Pid,
+    /// When the process was started.
+    started: u64,
     comm: [u8; bindings::TASK_COMM_LEN as usize],
 }
 
@@ -52,8 +54,15 @@ impl Process {
         unsafe { bindings::group_leader_comm(comm.as_mut_ptr().cast()) };
         Self {
             pid: current!().group_leader().pid(),
+            // SAFETY: No preconditions.
+            started: unsafe { bindings::group_leader_start() },
             comm,
         }
+    }
+
+    /// Returns `true` if this is `other`. A later process with the same number is another one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.pid == other.pid && self.started == other.started
     }
 
     /// Returns the process ID in the initial PID namespace.

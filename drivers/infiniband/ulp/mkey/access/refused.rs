@@ -81,13 +81,12 @@ pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked, error: Error) 
 /// Returns the last refused access to a region that the current process made, as `user`.
 pub(crate) fn last_of(core: &Core, user: User) -> RefusedAccess {
     let process = Process::current();
-    // A process that has ended may have had the same number.
     let is_own = |region: &Region| {
         region.charge.user() == Some(user)
             && region
                 .maker
                 .as_ref()
-                .is_some_and(|maker| maker.number() == process.number())
+                .is_some_and(|maker| maker.is(&process))
     };
     let regions = core.regions.iter().filter(|region| is_own(region));
     regions
