@@ -44,12 +44,15 @@ refuses()
 	result "$status" "$name"
 }
 
-# without_address COMMAND...: runs COMMAND while the netdev of rxe0 has no IP address but the link-local one
+# without_address COMMAND...: runs COMMAND while the netdev of rxe0 has no IP address
 without_address()
 {
-	ip -n ns0 -4 addr flush dev veth0
+	local_one=$(ip -n ns0 -6 -o addr show dev veth0 scope link | awk '{ print $4 }')
+	ip -n ns0 addr flush dev veth0
 	"$@"
 	status=$?
+	# in the order in which they were, so that the GIDs keep their numbers
+	ip -n ns0 addr add "$local_one" dev veth0 nodad
 	ip -n ns0 addr add 10.0.0.1/24 dev veth0
 	return "$status"
 }

@@ -15,7 +15,7 @@
 /* the ways into the kernel */
 enum errors_way {
 	IOCTL,			/* IB_MKEY_METHOD_BIND */
-	IOCTL_MANY,		/* IB_MKEY_METHOD_BIND_MANY, with the layout in the middle of three */
+	IOCTL_MANY,		/* IB_MKEY_METHOD_BIND_MANY, the layout in the middle of three */
 	LIBRARY,		/* ibmkey_bind_many(), which says why in a sentence */
 	REQUEST,		/* a work request with the description in an MR */
 	INLINE,			/* a work request that contains the description */

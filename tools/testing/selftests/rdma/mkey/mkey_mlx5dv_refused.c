@@ -198,7 +198,7 @@ TEST_F(mlx5dv, refused_before_posting)
 	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 1, &sge));
 	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7));
 	for (i = 0; i < ARRAY_SIZE(refusals); i++) {
-		const char *words = refusals[i] == &too_many ? "and the mkey was created for" : ": ";
+		const char *words = refusals[i] == &too_many ? "the mkey was created for" : ": ";
 		struct mlx5dv_mkey_conf_attr conf = {};
 		struct said said;
 		int err;

@@ -450,8 +450,8 @@ TEST_F(waits, ends)
 	if (variant->stays) {
 		sleep(1);
 		/*
-		 * The library unmaps the queues of a queue pair. That waits for the page up to Linux
-		 * 7.2, where a fault keeps the lock of the address space.
+		 * The library unmaps the queues of a queue pair. That waits for the page up to
+		 * Linux 7.2, where a fault keeps the lock of the address space.
 		 */
 		if (variant->end != DESTROY_QP_LIBRARY)
 			EXPECT_FALSE(atomic_load(&shared->done));
