@@ -393,9 +393,9 @@ int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info);
  * addresses begin at 0". If the peer refused the access, and made its key in another process, only
  * a call in that process tells the reason.
  *
- * An SGE with a wrong address completes with IBV_WC_WR_FLUSH_ERR, which does not tell it from a
- * request that was flushed. Accesses that rxe refuses for a memory window or an ordinary MR are
- * not recorded, and neither are those of queue pairs of other processes. Example::
+ * A request with a wrong SGE completes with IBV_WC_LOC_PROT_ERR, whatever is wrong. Accesses
+ * that rxe refuses for a memory window or an ordinary MR are not recorded, and neither are those
+ * of queue pairs of other processes. Example::
  *
  *	if (wc.status != IBV_WC_SUCCESS)
  *		errx(1, "%s: %s", ibv_wc_status_str(wc.status), ibmkey_why(qp->context, &wc));
