@@ -38,13 +38,13 @@ __rust_helper bool rust_helper_current_is_killed(void)
 	return fatal_signal_pending(current);
 }
 
-__rust_helper void rust_helper_group_leader_comm(char *comm)
+/*
+ * Writes the name of the process. Returns when it was started, which differs between processes that
+ * have the same PID, one after the other.
+ */
+__rust_helper u64 rust_helper_group_leader(char *comm)
 {
 	get_task_comm(*(char (*)[TASK_COMM_LEN])comm, current->group_leader);
-}
 
-/* Differs between processes that have the same PID, one after the other. */
-__rust_helper u64 rust_helper_group_leader_start(void)
-{
 	return current->group_leader->start_time;
 }

@@ -51,11 +51,10 @@ impl Process {
     pub(crate) fn current() -> Self {
         let mut comm = [0; bindings::TASK_COMM_LEN as usize];
         // SAFETY: `comm` has the length of a task's name.
-        unsafe { bindings::group_leader_comm(comm.as_mut_ptr().cast()) };
+        let started = unsafe { bindings::group_leader(comm.as_mut_ptr().cast()) };
         Self {
             pid: current!().group_leader().pid(),
-            // SAFETY: No preconditions.
-            started: unsafe { bindings::group_leader_start() },
+            started,
             comm,
         }
     }
