@@ -83,7 +83,7 @@ impl Binding {
     pub(crate) fn allows(&self, mr: &Mr, peer: Option<&Peer>, needed: Access) -> Result {
         let granted = match peer {
             Some(peer) if mr.pd() as usize != peer.pd => return Err(Refused::ACCESS_PD.into()),
-            Some(peer) if !self.admits(mr, peer) => return Err(Refused::ACCESS_KEY.into()),
+            Some(peer) if !self.admits(peer) => return Err(Refused::ACCESS_KEY.into()),
             peer => peer.and_then(|peer| peer.window).unwrap_or(self.access),
         };
         if granted.contains_all(needed) {
@@ -93,23 +93,21 @@ impl Binding {
         }
     }
 
-    /// Returns `true` if `peer` may use the binding of `mr`.
+    /// Returns `true` if the rkey of `peer` is that of the binding.
     #[inline]
-    fn admits(&self, mr: &Mr, peer: &Peer) -> bool {
+    fn admits(&self, peer: &Peer) -> bool {
         match self.extra.as_deref() {
-            Some(Extra::Registered(registered)) => {
-                mr.pd() as usize == peer.pd && registered.key == peer.rkey
-            }
-            _ => admits(mr.pd() as usize, self.portion, peer),
+            Some(Extra::Registered(registered)) => registered.key == peer.rkey,
+            _ => admits(self.portion, peer),
         }
     }
 }
 
-/// Returns `true` if `peer` may use the binding of a key in the domain `pd`. A binding that `peer`
-/// found by an earlier rkey has another key portion.
+/// Returns `true` if the rkey of `peer` is that of the binding of a key. A binding that `peer` found
+/// by an earlier rkey has another key portion. A memory window keeps the binding as it is.
 #[inline]
-fn admits(pd: usize, portion: u8, peer: &Peer) -> bool {
-    pd == peer.pd && (peer.window.is_some() || portion == mr_key::portion(peer.rkey))
+fn admits(portion: u8, peer: &Peer) -> bool {
+    peer.window.is_some() || portion == mr_key::portion(peer.rkey)
 }
 
 #[cfg(CONFIG_KUNIT = "y")]
