@@ -13,7 +13,7 @@ use crate::{
     errors::Refused,
     kernel_ext::{
         rdma::{mr::Right, Access},
-        sched::Process,
+        sched::{self, Process},
         user::User,
     },
     mkey_core::Core,
@@ -78,7 +78,8 @@ pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked, error: Error) 
     region.refuse_access(refused);
 }
 
-/// Returns the last refused access to a region that the current process made, as `user`.
+/// Returns the last refused access to a region that the current process made, as `user`. Sleeps. A
+/// process that is killed gets one of those that were looked at.
 pub(crate) fn last_of(core: &Core, user: User) -> RefusedAccess {
     let process = Process::current();
     let is_own = |region: &Region| {
@@ -88,8 +89,10 @@ pub(crate) fn last_of(core: &Core, user: User) -> RefusedAccess {
                 .as_ref()
                 .is_some_and(|maker| maker.is(&process))
     };
-    let regions = core.regions.iter().filter(|region| is_own(region));
+    let regions = core.regions.iter();
     regions
+        .take_while(|_| sched::check_killed().is_ok())
+        .filter(|region| is_own(region))
         .map(|region| region.refused_access())
         .max_by_key(|refused| refused.number)
         .unwrap_or_else(Zeroable::zeroed)
