@@ -34,10 +34,15 @@ mod unsupported;
 
 use std::io::Write;
 
+/// Returns `true` if `IBMKEY_DEBUG` is 1.
+pub(crate) fn is_debug() -> bool {
+    std::env::var_os("IBMKEY_DEBUG").is_some_and(|value| value == "1")
+}
+
 /// With `IBMKEY_DEBUG=1`, prints to standard error why a call or a request failed. A program of
 /// mlx5dv does not know `ibmkey_last_error()`.
 pub(crate) fn debug(what: impl FnOnce() -> String) {
-    if std::env::var_os("IBMKEY_DEBUG").is_some_and(|value| value == "1") {
+    if is_debug() {
         // Ignore an error: if standard error is closed, there is no other place for the message.
         let _ = writeln!(std::io::stderr(), "ibmkey-mlx5dv: {}", what());
     }

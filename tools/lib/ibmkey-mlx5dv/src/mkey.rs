@@ -132,7 +132,7 @@ unsafe fn create(attr: Option<&mlx5dv_mkey_init_attr>) -> Result<*mut mlx5dv_mke
     Ok(mkey.cast())
 }
 
-/// The addresses of all mkeys, for the reasons of refused requests.
+/// The addresses of all mkeys. [`debug_refused`] asks each of them why a request was refused.
 static ALL: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn all() -> MutexGuard<'static, Vec<usize>> {
@@ -141,10 +141,13 @@ fn all() -> MutexGuard<'static, Vec<usize>> {
 
 /// With `IBMKEY_DEBUG=1`, prints why requests that configured mkeys of a context were refused.
 pub(crate) fn debug_refused(ctx: *mut ibv_context) {
+    if !crate::is_debug() {
+        return;
+    }
     for &mkey in all().iter() {
         let mkey = core::ptr::with_exposed_provenance::<Mkey>(mkey);
-        // SAFETY: The list has only mkeys that exist, because their destruction takes the lock. So
-        // does the key of each of them.
+        // SAFETY: The list has only mkeys that exist, because their destruction takes them out first,
+        // under the lock. The key of an mkey exists as long.
         let mr = unsafe { (*mkey).mr };
         let mut refused = ib_uverbs_mkey_refused::default();
         // SAFETY: As above.
@@ -173,7 +176,8 @@ pub unsafe extern "C" fn mlx5dv_create_mkey(attr: *mut mlx5dv_mkey_init_attr) ->
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlx5dv_destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
-    let mut all = all();
+    // The lock is not held during the call, which may wait for accesses.
+    all().retain(|&other| other != mkey.addr());
     // SAFETY: By the contract in `mlx5dv.h`.
     let result = unsafe { Mkey::from_raw(mkey) }.and_then(|own| {
         // SAFETY: `create()` made the key for this mkey, and nothing else destroys it.
@@ -181,10 +185,11 @@ pub unsafe extern "C" fn mlx5dv_destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
     });
 
     if result.is_ok() {
-        all.retain(|&other| other != mkey.addr());
         // SAFETY: `create()` made the mkey. By the contract in `mlx5dv.h`, a program destroys it
         // once.
         drop(unsafe { Box::from_raw(mkey.cast::<Mkey>()) });
+    } else if !mkey.is_null() {
+        all().push(mkey.addr());
     }
     to_int(result)
 }
