@@ -257,7 +257,7 @@ class Errors(Requests):
                     "entries[1].lkey 0x123456 names no MR",
                 ),
                 (described(good, good._replace(length=65)), errno.ERANGE, 1, "entries[1] reaches outside its MR"),
-                (described(good, access=WRITE), errno.EACCES, 0, "the MR of entries[0].lkey"),
+                (described(good, access=WRITE), errno.EACCES, 0, "was registered without a flag that the key needs"),
                 (described(good, good, good), errno.ENOSPC, None, "num_entries is more than 2"),
             ):
                 with self.subTest(words=words):
