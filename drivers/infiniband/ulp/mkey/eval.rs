@@ -150,7 +150,8 @@ impl Binding {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::copy`]; `ACCESS_PIECES`; those of [`BaseMr::atomic_op`].
+    /// Fails as [`Self::copy`] and [`BaseMr::atomic_op`] do, and with `ACCESS_PIECES` if the bytes are
+    /// in several pieces.
     pub(crate) fn atomic_op(
         &self,
         offset: u64,
@@ -163,8 +164,7 @@ impl Binding {
         base.atomic_op(iova, opcode, compare, swap_add, original)
     }
 
-    /// Writes eight bytes at `offset` in one atomic write. The errors are those of
-    /// [`Self::atomic_op`].
+    /// Writes eight bytes at `offset` in one atomic write. Fails as [`Self::atomic_op`] does.
     pub(crate) fn atomic_write(&self, offset: u64, value: u64) -> Result {
         let (base, iova) = self.resolve(offset, 8)?;
         base.atomic_write(iova, value)

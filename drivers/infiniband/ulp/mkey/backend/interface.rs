@@ -171,7 +171,7 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
         original: &mut u64,
     ) -> Result;
 
-    /// Writes eight bytes in one atomic write. The errors are those of [`Self::atomic_op`].
+    /// Writes eight bytes in one atomic write. Fails as [`Self::atomic_op`] does.
     fn atomic_write(&self, iova: u64, value: u64) -> Result;
 
     /// Makes `len` bytes from address `iova` on persistent. Sleeps.

@@ -88,7 +88,7 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
  *	ibv_wr_start() and ibv_wr_complete(); see ibv_qp_to_qp_ex()
  * @bind: the key and the layout
  * @wr_id: for the completion
- * @send_flags: as for ibmkey_post_bind()
+ * @send_flags: enum ibv_send_flags; see ibmkey_post_bind()
  *
  * The request does what one of ibmkey_post_bind() does. The description is copied into
  * the request, so the program may change @bind and its arrays at once. A description has
