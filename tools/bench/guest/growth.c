@@ -2,7 +2,8 @@
 /*
  * Measures how the cost of one access grows with what a key describes: blocks,
  * entries, levels. An access is a WRITE of 4 KiB to the middle of the key; it is
- * compared with one to ordinary memory.
+ * compared with one to ordinary memory. Also measures the access that costs most:
+ * a WRITE of 4 KiB to single bytes, each in another page.
  */
 #include <err.h>
 #include <inttypes.h>
@@ -21,6 +22,7 @@
 #define MAX_ENTRIES 65536
 #define MAX_LEVELS 8
 #define RANGES 8
+#define PAGE (4 * KIB)
 #define TIMES 16
 #define UNTOUCHED 0xa5
 
@@ -213,6 +215,108 @@ static void measure_levels(struct growth *growth)
 		must(ibv_dereg_mr(key[level - 1]), "ibv_dereg_mr of a key");
 }
 
+/* The memory of single bytes: one in each page, of two MRs in turn. */
+struct scattered {
+	struct growth *growth;
+	uint8_t *memory;
+	struct ibv_mr *mr[2], *key;
+};
+
+static size_t byte_place(size_t i)
+{
+	/* The distances alternate, so that no entries form a strided segment. */
+	return i * PAGE + (i % 2 ? 8 : 0);
+}
+
+static void run_bytes(void *context)
+{
+	struct scattered *scattered = context;
+	struct growth *growth = scattered->growth;
+	const struct span span[2] = {
+		{ (uintptr_t)growth->near, growth->near_mr },
+		{ 0, scattered->key },
+	};
+
+	move_span(growth->bench, OP_WRITE, span, ACCESS, 1);
+}
+
+static void check_bytes(void *context)
+{
+	struct scattered *scattered = context;
+
+	for (size_t i = 0; i < ACCESS; i++) {
+		uint8_t *byte = scattered->memory + byte_place(i);
+
+		if (*byte != scattered->growth->near[i])
+			errx(1, "byte %zu of single bytes is not the expected one", i);
+		*byte = UNTOUCHED;
+	}
+}
+
+static void scattered_open(struct growth *growth, struct scattered *scattered,
+			   unsigned int num_mrs, int access)
+{
+	struct rc_dev *dev = &growth->bench->dev[FAR];
+	struct ibv_sge *list = calloc(ACCESS, sizeof(*list));
+
+	if (!list)
+		err(1, "list of %llu entries", ACCESS);
+	scattered->growth = growth;
+	scattered->memory = new_buffer(ACCESS * PAGE);
+	for (unsigned int i = 0; i < num_mrs; i++)
+		scattered->mr[i] = rc_reg(dev, scattered->memory, ACCESS * PAGE,
+					  ACCESS_ALL | access);
+	for (size_t i = 0; i < ACCESS; i++)
+		list[i] = (struct ibv_sge) {
+			.addr = (uintptr_t)scattered->memory + byte_place(i),
+			.length = 1,
+			.lkey = scattered->mr[i % num_mrs]->lkey,
+		};
+	scattered->key = new_key(growth, ACCESS);
+	must(ibv_rereg_mr_sg(scattered->key, ACCESS_ALL, ACCESS, list), "ibv_rereg_mr_sg");
+	free(list);
+}
+
+static void scattered_close(struct scattered *scattered)
+{
+	must(ibv_dereg_mr(scattered->key), "ibv_dereg_mr of a key");
+	for (unsigned int i = 0; i < 2 && scattered->mr[i]; i++)
+		must(ibv_dereg_mr(scattered->mr[i]), "ibv_dereg_mr");
+	free(scattered->memory);
+}
+
+static void measure_bytes(struct growth *growth)
+{
+	struct scattered one = {}, two = {}, one_odp = {}, two_odp = {};
+	const struct series series = {
+		.group = "worst",
+		.name = "single bytes",
+		.size = ACCESS,
+		.amount = 1,
+		.unit = "operations",
+	};
+	const struct way ways[] = {
+		{ "contiguous", reset, run_contiguous, check_contiguous, growth, TIMES },
+		{ "one", NULL, run_bytes, check_bytes, &one, 1 },
+		{ "two", NULL, run_bytes, check_bytes, &two, 1 },
+		{ "one_odp", NULL, run_bytes, check_bytes, &one_odp, 1 },
+		{ "two_odp", NULL, run_bytes, check_bytes, &two_odp, 1 },
+	};
+
+	scattered_open(growth, &one, 1, 0);
+	scattered_open(growth, &two, 2, 0);
+	scattered_open(growth, &one_odp, 1, IBV_ACCESS_ON_DEMAND);
+	scattered_open(growth, &two_odp, 2, IBV_ACCESS_ON_DEMAND);
+	/* The pages of the MRs on demand arrive now. */
+	run_bytes(&one_odp);
+	run_bytes(&two_odp);
+	measure(growth->bench, &series, ways, ARRAY_SIZE(ways));
+	scattered_close(&two_odp);
+	scattered_close(&one_odp);
+	scattered_close(&two);
+	scattered_close(&one);
+}
+
 void measure_growth(struct bench *bench)
 {
 	struct growth growth = { .bench = bench, .far_size = 2 * BLOCK * APART };
@@ -225,6 +329,7 @@ void measure_growth(struct bench *bench)
 	measure_blocks(&growth);
 	measure_entries(&growth);
 	measure_levels(&growth);
+	measure_bytes(&growth);
 	must(ibv_dereg_mr(growth.far_mr), "ibv_dereg_mr");
 	must(ibv_dereg_mr(growth.near_mr), "ibv_dereg_mr");
 	free(growth.far);
