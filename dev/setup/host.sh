@@ -17,7 +17,7 @@ install_packages() {
 
 # is_needed COMMAND STAGE: only the stages whose kernel boots need QEMU.
 is_needed() {
-	[[ $1 != qemu-system-x86_64 || $2 == all || $2 == demo ]]
+	[[ $1 != qemu-system-x86_64 || $2 == @(all|demo|run) ]]
 }
 
 setup_host() {

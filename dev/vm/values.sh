@@ -30,5 +30,7 @@ check_values() {
 		is_value VM_MEM '[1-9][0-9]{2,6}' "a number of MB from 100 to 9999999" &&
 		is_value VM_ICOUNT '0|1|auto' "0, 1 or auto" &&
 		is_value ACCEL 'kvm|tcg' "kvm or tcg" &&
+		is_value LOSS '[0-9]{1,2}([.][0-9]{1,3})?' "a number of percent below 100" &&
+		is_value DELAY '[0-9]{1,4}' "a number of milliseconds from 0 to 9999" &&
 		is_pmem
 }
