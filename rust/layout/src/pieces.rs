@@ -211,11 +211,13 @@ impl Pieces<'_> {
     #[inline]
     pub(super) fn even(&self, bytes: u64) -> Option<(u64, u64)> {
         let [first, second, third] = self.first_three()?;
-        let most = usize::try_from(bytes.checked_div(first.len)?).ok()?;
         let is_even = |piece: &Run| (piece.leaf, piece.len) == (first.leaf, first.len);
+        if !is_even(&second) || !is_even(&third) {
+            return None;
+        }
+        let most = usize::try_from(bytes.checked_div(first.len)?).ok()?;
         let far = second.addr.wrapping_sub(first.addr);
-        let is_row = far == first.len || third.addr.wrapping_sub(second.addr) == far;
-        if most < 3 || is_row || !is_even(&second) || !is_even(&third) {
+        if most < 3 || far == first.len || third.addr.wrapping_sub(second.addr) == far {
             return None;
         }
         let most = most.min(self.count());
