@@ -282,16 +282,6 @@ TEST_F(dm, busy_while_registered)
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 }
 
-/* the verb of programs that do not know ib_mkey */
-TEST_F(dm, query_device)
-{
-	struct ibv_device_attr_ex attr;
-
-	ASSERT_EQ(0, ibv_query_device_ex(self->dev.ctx, NULL, &attr));
-	EXPECT_EQ(self->dev.caps.max_dm_size, attr.max_dm_size);
-	EXPECT_LE(1 << 20, attr.max_dm_size);
-}
-
 /*
  * a program that cannot allocate any is told of none, unless the administrator says
  * so
@@ -352,6 +342,7 @@ TEST_F(dm_rdma, rights)
 {
 	struct mkt_arena *arena = &self->s.arena[1];
 	unsigned int leaf = arena->num_leaves;
+	enum mkt_op op;
 	uint32_t rkey;
 
 	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, 16, 1000, IBV_ACCESS_REMOTE_READ, 0));
@@ -362,6 +353,14 @@ TEST_F(dm_rdma, rights)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_READ, 993, 8));
 	EXPECT_EQ(0, mkt_arena_check(arena));
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, rkey, MKT_READ, 992, 8));
+	/* an MR of zero bytes */
+	leaf = arena->num_leaves;
+	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, 16, 0, MKT_ACCESS_ALL, 0));
+	rkey = arena->leaf[leaf].mr->rkey;
+	for (op = MKT_READ; op <= MKT_ATOMIC_WRITE; op++)
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, op, 0, 8));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_WRITE, 0, 8));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, rkey, MKT_WRITE, 0, 0));
 }
 
 /* the MR is deregistered while the memory stays */
