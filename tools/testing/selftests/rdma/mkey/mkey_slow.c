@@ -285,60 +285,6 @@ TEST_F(slow, killed)
 	EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
 }
 
-/* a worker of the driver, which executes a LOCAL_INV, does not wait arbitrarily long for a page */
-TEST_F(slow, worker)
-{
-	struct mkt_setup *s = &self->t.s;
-	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = s->key[1]->rkey };
-	struct slow_change to = { .change = variant->change, .s = s };
-	struct ibmkey_info info = {};
-	const char *wrong;
-	int err = 0, status = IBV_WC_SUCCESS, changed;
-
-	wrong = slow_begin(&self->t, MKT_WRITE, 20);
-	if (!wrong) {
-		err = mkt_post_send(&s->pair.end[1], &inv, 1);
-		status = slow_status(&s->pair.end[1], 1);
-		err = err ?: ibmkey_query(s->key[1], &info);
-	}
-	/* all later changes wait for the access */
-	slow_run(&self->t.thread[0], slow_change, &to);
-	if (!wrong && slow_returns(&self->t.thread[0], 500))
-		wrong = "the change: it did not wait";
-	else if (!wrong && slow_bind_plain(s, self->t.unused))
-		wrong = "another key";
-	mkt_slow_hold(&self->t.slow, false);
-	changed = slow_join(&self->t.thread[0]);
-	if (variant->change == DEREG)
-		s->key[1] = NULL;
-	slow_expect(_metadata, wrong);
-	EXPECT_EQ(0, err);
-	EXPECT_LT(IBV_WC_SUCCESS, status);
-	EXPECT_EQ(IBMKEY_UNBOUND, info.kind);
-	EXPECT_EQ(0, changed);
-	/* the leaf has been released */
-	if (variant->change != BIND) {
-		EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
-	}
-	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
-}
-
-/* the same without variants */
-FIXTURE(slow_once)
-{
-	struct slow_test t;
-};
-
-FIXTURE_SETUP(slow_once)
-{
-	SLOW_SETUP(&self->t);
-}
-
-FIXTURE_TEARDOWN(slow_once)
-{
-	EXPECT_EQ(0, slow_test_free(&self->t));
-}
-
 /*
  * makes queue pairs of side 1 that are connected to themselves, before any page is
  * held back
@@ -388,115 +334,43 @@ static const char *slow_others(struct slow_test *t, struct mkt_qp *qp, unsigned 
 }
 
 /*
- * More invalidations than the driver has workers, of a key whose access waits for
- * a page: they end before the page arrives, and delay no other queue pair.
+ * A worker of the driver, which executes a LOCAL_INV of a key whose access waits for a page, does not
+ * wait arbitrarily long for the page. More of them than the driver has workers delay no other queue
+ * pair. One of them may be of the queue pair that executes the access. A later change of the key by
+ * a call waits for the access.
  */
-TEST_F(slow_once, workers)
+TEST_F(slow, workers)
 {
-	unsigned int i, count = mkt_scale(2100, 300);
 	struct mkt_setup *s = &self->t.s;
-	struct mkt_qp *qp;
+	struct slow_change to = { .change = variant->change, .s = s };
+	unsigned int i, count = variant->change == BIND ? mkt_scale(2100, 300) : 1;
+	struct mkt_qp *qp = count > 1 ? calloc(count, sizeof(*qp)) : &s->pair.end[1];
 	const char *wrong;
+	int changed;
 
-	qp = calloc(count, sizeof(*qp));
 	ASSERT_NE(NULL, qp);
-	ASSERT_EQ(0, slow_queue_pairs(s, qp, count));
+	if (count > 1)
+		ASSERT_EQ(0, slow_queue_pairs(s, qp, count));
 	wrong = slow_begin(&self->t, MKT_WRITE, 28) ?: slow_others(&self->t, qp, count);
+	slow_run(&self->t.thread[0], slow_change, &to);
+	if (!wrong && slow_returns(&self->t.thread[0], 500))
+		wrong = "the change: it did not wait";
 	mkt_slow_hold(&self->t.slow, false);
+	changed = slow_join(&self->t.thread[0]);
+	if (variant->change == DEREG)
+		s->key[1] = NULL;
 	slow_expect(_metadata, wrong);
-	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&s->pair.end[0], 1));
-	for (i = 0; i < count; i++)
-		mkt_qp_destroy(&qp[i]);
-	free(qp);
-	/* nothing is left of these */
-	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
-	EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
-}
-
-enum end { INVALIDATE, REBIND, DEALLOC };
-
-FIXTURE(slow_end)
-{
-	struct slow_test t;
-};
-
-FIXTURE_VARIANT(slow_end)
-{
-	enum end end;
-	enum ibv_mw_type type;
-};
-
-FIXTURE_VARIANT_ADD(slow_end, invalidate) { .end = INVALIDATE, .type = IBV_MW_TYPE_2 };
-FIXTURE_VARIANT_ADD(slow_end, rebind) { .end = REBIND, .type = IBV_MW_TYPE_1 };
-FIXTURE_VARIANT_ADD(slow_end, dealloc) { .end = DEALLOC, .type = IBV_MW_TYPE_2 };
-
-FIXTURE_SETUP(slow_end)
-{
-	SLOW_SETUP(&self->t);
-}
-
-FIXTURE_TEARDOWN(slow_end)
-{
-	EXPECT_EQ(0, slow_test_free(&self->t));
-}
-
-/*
- * Ends what @mw gives to a peer. The QP of an access that fails goes to the error state, so the
- * request may complete as flushed.
- */
-static const char *slow_end_window(struct slow_test *t, enum end end, struct ibv_mw **mw)
-{
-	struct mkt_wr inv = { .op = MKT_LOCAL_INV, .rkey = (*mw)->rkey };
-	struct mkt_setup *s = &t->s;
-	struct ibv_wc wc;
-
-	switch (end) {
-	case INVALIDATE:
-		if (mkt_post_send(&s->pair.end[1], &inv, 1) || mkt_poll(&s->pair.end[1], &wc))
-			return "the invalidation";
-		return NULL;
-	case REBIND:
-		return mkt_bind_window(&t->other.end[1], *mw, s->plain[1].mr, s->plain[1].addr,
-				       0, 0) ? "the bind to nothing" : NULL;
-	default:
-		if (ibv_dealloc_mw(*mw))
-			return "the deallocation";
-		*mw = NULL;
-		return NULL;
+	EXPECT_EQ(0, changed);
+	if (count > 1) {
+		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&s->pair.end[0], 1));
+		for (i = 0; i < count; i++)
+			mkt_qp_destroy(&qp[i]);
+		free(qp);
+		EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
 	}
-}
-
-/*
- * A memory window over a key ends while an access through it waits for a page. The access fails
- * before the page arrives. Nothing refers to the key afterwards.
- */
-TEST_F(slow_end, of_a_window)
-{
-	unsigned int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-	struct mkt_setup *s = &self->t.s;
-	int status = -1, unbound = -1;
-	struct ibv_mw *mw;
-	const char *wrong;
-
-	mw = ibv_alloc_mw(s->dev[1].pd, variant->type);
-	ASSERT_NE(NULL, mw);
-	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, self->t.mr[1],
-				    slow_page(&self->t, 0), LENGTH));
-	ASSERT_EQ(0, mkt_bind_window(&s->pair.end[1], mw, s->key[1], 0, LENGTH, remote));
-	wrong = slow_hold(&self->t, MKT_WRITE, mw->rkey) ?:
-		slow_end_window(&self->t, variant->end, &mw);
-	if (!wrong) {
-		/* the page is still held back */
-		status = slow_status(&s->pair.end[0], 1);
-		unbound = ibmkey_unbind(s->key[1]);
-	}
-	mkt_slow_hold(&self->t.slow, false);
-	slow_expect(_metadata, wrong);
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, status);
-	EXPECT_EQ(0, unbound);
 	EXPECT_EQ(0, mkt_pair_recover(&s->pair));
-	if (mw)
-		EXPECT_EQ(0, ibv_dealloc_mw(mw));
+	/* the leaf has been released */
+	EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
 }
 
 TEST_HARNESS_MAIN

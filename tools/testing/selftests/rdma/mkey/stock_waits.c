@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Objects of a process are destroyed, or the process is killed, while an access of rxe
- * to its memory on demand waits for a page. It needs no ib_mkey; an access by a key does. The
- * page does not arrive before that is done. Where rxe waits for the access, it does so for 50
- * seconds, and then frees what the access uses. A change of a key waits for the access, until
- * the process is killed.
+ * to its memory on demand waits for a page. It needs no ib_mkey; an access by a key, or by a
+ * window over one, does. The page does not arrive before that is done. Where rxe waits for the
+ * access, it does so for 50 seconds, and then frees what the access uses. A change of a key waits
+ * for the access, until the process is killed.
  * needs: on-demand
  *
  * The access holds the lock of the address space. So a child has the memory, and the parent looks
@@ -47,7 +47,7 @@ struct waits_child {
 	struct ibv_mr *mr;	/* of all of it, on demand, side 1 */
 	struct ibv_mr *other;	/* of present memory, on demand, side 1 */
 	struct ibv_mr *plain;	/* side 0 */
-	struct ibv_mw *mw;	/* over mr, of type 2 or 1 */
+	struct ibv_mw *mw;	/* over mr or over key, of type 2 or 1 */
 	struct ibv_mr *key;	/* over mr */
 	uint8_t bytes[PAGE];
 };
@@ -65,6 +65,7 @@ FIXTURE_VARIANT(waits)
 {
 	enum access by;
 	enum end end;
+	bool over_key;	/* the window is over a key */
 	bool own;	/* the process serves its pages */
 	bool unmap;	/* and closes the devices before it stops to, if it is killed */
 	bool stays;	/* the call does not return, until the process is killed */
@@ -101,6 +102,15 @@ FIXTURE_VARIANT_ADD(waits, invalidate_mw) {
 FIXTURE_VARIANT_ADD(waits, bind_mw) {
 	.by = BY_WINDOW_1, .end = BIND_MW, .status = IBV_WC_REM_ACCESS_ERR,
 };
+FIXTURE_VARIANT_ADD(waits, dealloc_mw_key) {
+	.by = BY_WINDOW, .over_key = true, .end = DEALLOC_MW, .status = IBV_WC_REM_ACCESS_ERR,
+};
+FIXTURE_VARIANT_ADD(waits, invalidate_mw_key) {
+	.by = BY_WINDOW, .over_key = true, .end = INVALIDATE_MW, .status = IBV_WC_REM_ACCESS_ERR,
+};
+FIXTURE_VARIANT_ADD(waits, bind_mw_key) {
+	.by = BY_WINDOW_1, .over_key = true, .end = BIND_MW, .status = IBV_WC_REM_ACCESS_ERR,
+};
 FIXTURE_VARIANT_ADD(waits, close_file) { .by = BY_WRITE, .end = CLOSE, .unmap = true };
 /* calls that wait for the page, or a process that makes none */
 FIXTURE_VARIANT_ADD(waits, bind_key) { .by = BY_KEY, .end = BIND_KEY, .stays = true };
@@ -136,7 +146,7 @@ FIXTURE_SETUP(waits)
 	MKT_OPEN(self->dev);
 	if (variant->removes && geteuid())
 		SKIP(return, "not root");
-	if (variant->by == BY_KEY && !self->dev[1].extended)
+	if ((variant->by == BY_KEY || variant->over_key) && !self->dev[1].extended)
 		SKIP(return, "%s is not extended by ib_mkey", self->dev[1].name);
 	SLOW_TRY(mkt_slow_try(&self->slow, self->dev, SIZE));
 	self->open = true;
@@ -203,11 +213,15 @@ static int waits_open(struct waits_child *c, unsigned int flags)
 /* binds the key to all of the memory */
 static int waits_bind(struct waits_child *c)
 {
-	return mkt_bind_range(c->key, MKT_ACCESS_ALL, c->mr, (uintptr_t)c->map, SIZE);
+	return mkt_bind_range(c->key, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, c->mr,
+			      (uintptr_t)c->map, SIZE);
 }
 
-/* Begins an access to a page of side 1. With @unmap, no ring is mapped when it begins. */
-static int waits_begin(struct waits_child *c, enum access by, bool unmap)
+/*
+ * Begins an access to a page of side 1. With @unmap, no ring is mapped when it begins. With
+ * @over_key, the window is over a key.
+ */
+static int waits_begin(struct waits_child *c, enum access by, bool unmap, bool over_key)
 {
 	struct mkt_wr write = {
 		.op = MKT_WRITE,
@@ -226,14 +240,14 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap)
 
 	for (i = 0; i < 2; i++)
 		mkt_qp_self(&c->qp[i], &self[i]);
-	if (by == BY_KEY) {
+	if (by == BY_KEY || over_key) {
 		/* younger than the queue pair: it is destroyed first */
 		c->key = ibmkey_alloc(c->dev[1].pd, 1);
 		if (!c->key || waits_bind(c))
 			return EIO;
 		write.rkey = c->key->rkey;
 		write.remote_addr = 0;
-		by = BY_WRITE;
+		by = over_key ? by : BY_WRITE;
 	}
 	if (by == BY_PREFETCH) {
 		struct ib_uverbs_sge list[] = {
@@ -264,8 +278,8 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap)
 	if (by == BY_SEND || by == BY_DATAGRAM)
 		return mkt_post_send(&c->qp[1], &send, 1);
 	c->mw = ibv_alloc_mw(c->dev[1].pd, by == BY_WINDOW_1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
-	if (!c->mw || mkt_bind_window(&c->qp[1], c->mw, c->mr, (uintptr_t)c->map, SIZE,
-				      IBV_ACCESS_REMOTE_WRITE))
+	if (!c->mw || mkt_bind_window(&c->qp[1], c->mw, over_key ? c->key : c->mr,
+				      write.remote_addr, SIZE, IBV_ACCESS_REMOTE_WRITE))
 		return EIO;
 	write.rkey = c->mw->rkey;
 	return mkt_post_send(&c->qp[0], &write, 1);
@@ -333,7 +347,7 @@ static void waits_child(FIXTURE_DATA(waits) *self, const FIXTURE_VARIANT(waits) 
 	}
 	err = waits_open(&c, variant->by == BY_DATAGRAM ? MKT_QP_UD : MKT_QP_LOSSY);
 	if (!err)
-		err = waits_begin(&c, variant->by, variant->unmap);
+		err = waits_begin(&c, variant->by, variant->unmap, variant->over_key);
 	if (err) {
 		mkt_diag("no access: %s", strerror(err));
 		_exit(12);
@@ -348,6 +362,9 @@ static void waits_child(FIXTURE_DATA(waits) *self, const FIXTURE_VARIANT(waits) 
 	atomic_store(&shared->done, true);
 	if (variant->status || variant->succeeds) {
 		atomic_store(&shared->status, mkt_poll(qp, &wc) ? -1 : (int)wc.status);
+		/* nothing refers to the key any more */
+		if (variant->over_key)
+			atomic_store(&shared->result, ibmkey_unbind(c.key));
 		atomic_store(&shared->completed, true);
 	}
 	pause();
@@ -457,7 +474,6 @@ TEST_F(waits, ends)
 			EXPECT_FALSE(atomic_load(&shared->done));
 	} else {
 		EXPECT_TRUE(waits_for(&shared->done, PATIENCE_SECONDS));
-		EXPECT_EQ(0, atomic_load(&shared->result));
 	}
 	if (variant->succeeds)
 		mkt_slow_hold(&self->slow, false);
@@ -465,6 +481,7 @@ TEST_F(waits, ends)
 		EXPECT_TRUE(waits_for(&shared->completed, PATIENCE_SECONDS));
 		EXPECT_EQ(variant->status, atomic_load(&shared->status));
 	}
+	EXPECT_EQ(0, atomic_load(&shared->result));
 	EXPECT_TRUE(waits_kill(pid));
 	if (variant->removes)
 		EXPECT_TRUE(waits_remove_devices());
