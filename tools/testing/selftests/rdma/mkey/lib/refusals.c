@@ -233,6 +233,7 @@ REFUSAL(LIST, after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last - 8, 10));
 REFUSAL(LIST, just_after, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->last + 1, 1));
 REFUSAL(LIST, longer, ERANGE, BEYOND_LEAF, 1,
 	list_at(t, t->of->first, t->of->last - t->of->first + 2));
+REFUSAL(LIST, length_of_33_bits, ERANGE, BEYOND_LEAF, 1, list_at(t, t->of->first, 1ull << 32));
 REFUSAL(LIST, at_the_end, OK, NONE, NONE, list_at(t, t->of->last - 9, 10));
 REFUSAL(LIST, whole, OK, NONE, NONE, list_at(t, t->of->first, t->of->last - t->of->first + 1));
 REFUSAL(LIST, dm_after, ERANGE, BEYOND_LEAF, 1,
