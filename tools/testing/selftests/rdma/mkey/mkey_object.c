@@ -280,13 +280,6 @@ TEST_F(object, caps)
 	EXPECT_EQ(raw.dm_classes, self->dev.caps.dm_classes);
 	EXPECT_EQ(raw.max_indices, max_indices);
 	EXPECT_EQ(0, raw.comp_mask);
-	/* the structure of an older program is shorter */
-	memset(&raw, 0x5a, sizeof(raw));
-	cmd.attr[0].len = offsetof(struct ib_uverbs_mkey_caps, max_indices);
-	ASSERT_EQ(0, mkt_ioctl_run(self->dev.ctx, &cmd));
-	EXPECT_EQ(0x5a5a5a5a, raw.max_indices);
-	EXPECT_EQ(raw.max_entries, self->dev.caps.max_entries);
-
 	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_DM);
 	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_LIST);
 	EXPECT_TRUE(raw.flags & IB_UVERBS_MKEY_CAP_INTERLEAVED);
@@ -305,7 +298,7 @@ TEST_F(object, caps)
 	/* the standard verb reports the same device memory */
 	ASSERT_EQ(0, ibv_query_device_ex(self->dev.ctx, NULL, &attr));
 	EXPECT_EQ(raw.max_dm_size, attr.max_dm_size);
-	EXPECT_LT(0, attr.max_dm_size);
+	EXPECT_LE(1 << 20, attr.max_dm_size);
 }
 
 /* what a caller has that a library of a later version fills in */
@@ -381,7 +374,10 @@ TEST_F(object, info_comp_mask)
 	}
 }
 
-/* the sentence about a bind that failed names the entry and the field */
+/*
+ * The sentences of calls that fail. mkey_errors has all reasons of the kernel, with the entry and
+ * the value, and the tests of libibmkey the sentence of each.
+ */
 TEST_F(object, last_error)
 {
 	struct mkt_leaf *leaf = &self->arena.leaf[0];
@@ -389,21 +385,12 @@ TEST_F(object, last_error)
 	struct ibmkey_block block = {
 		.addr = leaf->addr, .bytes_count = 8, .lkey = leaf->mr->lkey,
 	};
-	uint32_t index[2] = { 0, 1 };
-	struct ibmkey_indexed indexed = {
-		.addr = leaf->addr, .unit = 8, .bytes_count = 8,
-		.indices = (uintptr_t)index, .index_bytes = 4, .num_indices = 2,
-		.lkey = leaf->mr->lkey,
-	};
-	struct ibmkey_bind bind = {
-		.kind = IBMKEY_LIST, .num_entries = 3, .ranges = range,
-	};
+	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 3, .ranges = range };
 	struct ibv_alloc_dm_attr attr = { .length = 4096 };
 	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 3);
 	struct ibv_dm *dm;
 	uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t repeat = 2;
 	unsigned int i;
 	int fd;
 
@@ -427,35 +414,15 @@ TEST_F(object, last_error)
 	SAYS("binds[0]: ranges[2].lkey 0x", ENOENT,
 	     ibmkey_bind_many(&bind, 1, NULL));
 	range[2].lkey = leaf->mr->lkey;
-	range[1].addr = leaf->addr - 1;
-	SAYS("ranges[1], the bytes 0x", ERANGE, ibmkey_bind_list(key, 0, 3, range));
-	range[1].addr = leaf->addr;
-	range[1].length = leaf->length + 1;
-	SAYS("ranges[1], the bytes 0x", ERANGE, ibmkey_bind_list(key, 0, 3, range));
-	range[1].length = 0;
-	SAYS("ranges[1].length is 0", EINVAL,
-	     ibmkey_bind_list(key, 0, 3, range));
-	range[1].length = 8;
-	range[0].lkey = key->lkey;
-	SAYS("ranges[0].lkey", ELOOP, ibmkey_bind_list(key, 0, 3, range));
-	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "is mkey itself"));
-	range[0].lkey = leaf->mr->lkey;
-	SAYS("num_ranges is 4, but the key was created for 3", ENOSPC,
-	     ibmkey_bind_list(key, 0, 4, range));
+	SAYS("not a key", EINVAL, ibmkey_bind_list(leaf->mr, 0, 3, range));
+	SAYS("mkey is not a key", EINVAL, ibmkey_unbind(leaf->mr));
 	SAYS("without IBV_ACCESS_LOCAL_WRITE", EINVAL,
 	     ibmkey_bind_list(key, IBV_ACCESS_REMOTE_WRITE, 3, range));
-	SAYS("not a key", EINVAL, ibmkey_bind_list(leaf->mr, 0, 3, range));
 	SAYS("repeat_count[0] is 0", EINVAL,
 	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 0 }, 1, &block));
-	block.stride[0] = leaf->length;
-	SAYS("blocks[0] in repetition [1], the bytes", ERANGE,
-	     ibmkey_bind_interleaved(key, 0, 1, (uint64_t[]){ 2 }, 1, &block));
-	block.stride[0] = -(int64_t)leaf->addr - 8;
-	SAYS("blocks[0] leads to an address", EOVERFLOW,
-	     ibmkey_bind_interleaved(key, 0, 1, &repeat, 1, &block));
-	index[1] = UINT32_MAX;
-	SAYS("indices[1] is 4294967295: the block", ERANGE,
-	     ibmkey_bind_indexed(key, 0, &indexed));
+	bind.num_dims = 1;
+	SAYS("binds[0]: num_dims is not 0", EINVAL, ibmkey_bind_many(&bind, 1, NULL));
+	SAYS("info is NULL", EFAULT, ibmkey_query(key, NULL));
 	/* the elements of the range in which memory is not there */
 	ASSERT_NE(MAP_FAILED, hole);
 	ASSERT_EQ(0, munmap(hole + 4096, 4096));
@@ -467,20 +434,7 @@ TEST_F(object, last_error)
 	     ibmkey_reg_iov(self->dev.pd, (struct iovec[]){
 			{ hole, 1ull << 46 },
 	     }, 1, 0) ? 0 : errno);
-	SAYS("ranges cannot be read at its address", EFAULT,
-	     ibmkey_bind_list(key, 0, 3, (void *)(hole + 4096)));
-	SAYS("repeat_count cannot be read", EFAULT,
-	     ibmkey_bind_interleaved(key, 0, 1, (void *)(hole + 4096), 1, &block));
-	indexed.indices = (uintptr_t)hole + 4096;
-	SAYS("indices cannot be read", EFAULT, ibmkey_bind_indexed(key, 0, &indexed));
-	indexed.indices = (uintptr_t)index;
 	EXPECT_EQ(0, munmap(hole, 3 * 4096));
-	SAYS("repeat_count is NULL", EFAULT,
-	     ibmkey_bind_interleaved(key, 0, 1, NULL, 1, &block));
-	SAYS("mkey is not a key", EINVAL, ibmkey_unbind(leaf->mr));
-	SAYS("info is NULL", EFAULT, ibmkey_query(key, NULL));
-	bind.num_dims = 1;
-	SAYS("binds[0]: num_dims is not 0", EINVAL, ibmkey_bind_many(&bind, 1, NULL));
 	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, 0);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
@@ -493,12 +447,9 @@ TEST_F(object, last_error)
 	     0 : errno);
 	EXPECT_EQ(0, close(fd));
 	EXPECT_EQ(0, ibv_free_dm(dm));
-	index[1] = UINT32_MAX;
-	SAYS("indices[1] is 4294967295: the block", ERANGE,
-	     ibmkey_bind_indexed(key, 0, &indexed));
 	/* a bind that works leaves the sentence */
 	EXPECT_EQ(0, ibmkey_bind_list(key, 0, 3, range));
-	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "indices[1]"));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "the object is of another kind"));
 #undef SAYS
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 }
@@ -519,10 +470,10 @@ TEST_F(object, child)
 	EXPECT_EQ(ENOENT, ibv_dereg_mr(key));
 }
 
-/* a query returns the description that was bound */
+/* a query returns the description that was bound, as much of it as there is room for */
 TEST_F(object, query)
 {
-	unsigned int i, b, d, rounds = mkt_scale(300, 40);
+	unsigned int i, b, d, room, dims, rounds = mkt_scale(300, 40);
 	struct mkt_draw draw = {
 		.max_length = 30000,
 		.max_block = 8000,
@@ -547,9 +498,9 @@ TEST_F(object, query)
 					     IBV_ACCESS_REMOTE_READ));
 		memset(blocks, 0x5a, sizeof(blocks));
 		memset(repeat, 0x5a, sizeof(repeat));
-		ASSERT_EQ(0, ibmkey_query_layout(self->key, &info,
-						 IBMKEY_MAX_DIMS, repeat, 65,
-						 blocks));
+		room = mkt_between(&self->rng, 0, 64);
+		dims = mkt_between(&self->rng, 0, IBMKEY_MAX_DIMS);
+		ASSERT_EQ(0, ibmkey_query_layout(self->key, &info, dims, repeat, room, blocks));
 		EXPECT_EQ(kind == MKT_LIST ? IBMKEY_LIST :
 			  kind == MKT_INDEXED ? IBMKEY_INDEXED :
 			  IBMKEY_INTERLEAVED, info.kind);
@@ -560,11 +511,12 @@ TEST_F(object, query)
 		EXPECT_EQ(64, info.max_entries);
 		EXPECT_EQ(layout.num_dims, info.num_dims);
 		ASSERT_EQ(layout.num_blocks, info.num_entries);
-		for (d = 0; d < layout.num_dims; d++) {
+		for (d = 0; d < layout.num_dims && d < dims; d++) {
 			ASSERT_EQ(layout.repeat[d], repeat[d]);
 		}
+		EXPECT_TRUE(d == IBMKEY_MAX_DIMS || repeat[d] == 0x5a5a5a5a5a5a5a5a);
 		/* an indexed layout has no blocks there */
-		for (b = 0; b < layout.num_blocks && !layout.index_bytes; b++) {
+		for (b = 0; b < layout.num_blocks && b < room && !layout.index_bytes; b++) {
 			struct mkt_block *block = &layout.block[b];
 			struct mkt_leaf *leaf;
 
@@ -645,31 +597,6 @@ TEST_F(object, query_indexed)
 		EXPECT_EQ(4711, index);
 		ASSERT_EQ(0, ibmkey_unbind(self->key));
 	}
-}
-
-/* room for fewer blocks and dimensions than the layout has */
-TEST_F(object, query_part)
-{
-	struct ibmkey_block blocks[3] = {}, seen[2] = {};
-	struct mkt_leaf *leaf = &self->arena.leaf[0];
-	const uint64_t repeat[] = { 2 };
-	struct ibmkey_info info;
-	unsigned int i;
-
-	for (i = 0; i < 3; i++) {
-		blocks[i].addr = leaf->addr + 100 * i;
-		blocks[i].bytes_count = 10 + i;
-		blocks[i].lkey = leaf->mr->lkey;
-		blocks[i].stride[0] = 20;
-	}
-	ASSERT_EQ(0, ibv_rereg_mr_interleaved(self->key, 0, 1, repeat, 3,
-					      blocks));
-	ASSERT_EQ(0, ibmkey_query_layout(self->key, &info, 0, NULL, 1, seen));
-	EXPECT_EQ(3, info.num_entries);
-	EXPECT_EQ(1, info.num_dims);
-	EXPECT_EQ(66, info.length);
-	EXPECT_EQ(blocks[0].addr, seen[0].addr);
-	EXPECT_EQ(0, seen[1].addr);
 }
 
 TEST_HARNESS_MAIN
