@@ -3,7 +3,6 @@
  * subject: One call binds several keys: all of them, or none, and then everything is unchanged.
  * sets: smp
  */
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 #include "raw.h"
 
@@ -20,77 +20,60 @@
 FIXTURE(many)
 {
 	struct mkt_setup s;
-	struct mkt_leaf *leaf;		/* of side 1 */
+	struct mkt_arena *arena;	/* of side 1 */
 	struct ibv_mr *key[MANY];	/* of side 1, bound to @was */
-	struct ibmkey_range was[MANY];
-	struct ibmkey_range sge[MANY][2];
-	struct ibmkey_block block[MANY];
-	struct ibmkey_indexed indexed[MANY];
-	uint32_t indices[4];
-	uint64_t repeat[2];
+	struct mkt_block was[MANY], block[MANY][2];
+	/* a list, blocks, indexed blocks, a list, ... */
+	struct mkt_layout layout[MANY];
+	struct mkt_entries entries[MANY];
 	struct ibmkey_bind bind[MANY];
 };
+
+/* binds key @i to one range */
+static int many_bind_range(FIXTURE_DATA(many) *self, unsigned int i, unsigned int access)
+{
+	const struct mkt_leaf *leaf = &self->arena->leaf[0];
+
+	return mkt_bind_range(self->key[i], access, leaf->mr, leaf->addr + self->was[i].offset,
+			      self->was[i].bytes);
+}
 
 FIXTURE_SETUP(many)
 {
 	unsigned int i;
 
 	MKT_SETUP(&self->s, .mtu = IBV_MTU_4096, .host = 64 * 1024, .max_entries = 2);
-	self->leaf = &self->s.arena[1].leaf[0];
-	self->repeat[0] = 3;
-	self->repeat[1] = 2;
+	self->arena = &self->s.arena[1];
 	for (i = 0; i < MANY; i++) {
-		struct ibmkey_bind *bind = &self->bind[i];
+		struct mkt_layout *layout = &self->layout[i];
+		struct mkt_block *block = self->block[i];
 
 		self->key[i] = ibmkey_alloc(self->s.dev[1].pd, 2);
 		ASSERT_NE(NULL, self->key[i]);
-		self->was[i].addr = self->leaf->addr + 100 * i;
-		self->was[i].length = 50 + i;
-		self->was[i].lkey = self->leaf->mr->lkey;
-		ASSERT_EQ(0, ibmkey_bind_list(self->key[i], MKT_ACCESS_ALL, 1,
-					      &self->was[i]));
-
-		/* a list, blocks, indexed blocks, a list, ... */
-		bind->mkey = self->key[i];
-		bind->access = IBV_ACCESS_REMOTE_READ;
-		self->sge[i][0].addr = self->leaf->addr + 3000 + 200 * i;
-		self->sge[i][0].length = 40;
-		self->sge[i][0].lkey = self->leaf->mr->lkey;
-		self->sge[i][1] = self->sge[i][0];
-		self->sge[i][1].addr += 77;
-		self->block[i].addr = self->leaf->addr + 9000 + 200 * i;
-		self->block[i].bytes_count = 5;
-		self->block[i].lkey = self->leaf->mr->lkey;
-		self->block[i].stride[0] = 50;
-		self->block[i].stride[1] = -7;
-		self->indexed[i].addr = self->leaf->addr + 15000 + 200 * i;
-		self->indexed[i].unit = 12;
-		self->indexed[i].bytes_count = 9;
-		self->indexed[i].indices = (uintptr_t)self->indices;
-		self->indexed[i].index_bytes = 4;
-		self->indexed[i].num_indices = 2;
-		self->indexed[i].lkey = self->leaf->mr->lkey;
-		switch (i % 3) {
-		case 0:
-			bind->kind = IBMKEY_LIST;
-			bind->ranges = self->sge[i];
-			bind->num_entries = 2;
-			break;
-		case 1:
-			bind->kind = IBMKEY_INTERLEAVED;
-			bind->blocks = &self->block[i];
-			bind->repeat_count = self->repeat;
-			bind->num_entries = 1;
-			bind->num_dims = 2;
-			break;
-		default:
-			bind->kind = IBMKEY_INDEXED;
-			bind->indexed = &self->indexed[i];
-			bind->num_entries = 1;
+		self->was[i] = (struct mkt_block){ .offset = 100 * i, .bytes = 50 + i };
+		ASSERT_EQ(0, many_bind_range(self, i, MKT_ACCESS_ALL));
+		block[0] = (struct mkt_block){ .offset = 3000 + 200 * i, .bytes = 40 };
+		block[1] = block[0];
+		block[1].offset += 77;
+		*layout = (struct mkt_layout){ .num_blocks = 2, .block = block };
+		if (i % 3 == 1) {
+			layout->num_blocks = 1;
+			layout->num_dims = 2;
+			layout->repeat[0] = 3;
+			layout->repeat[1] = 2;
+			block[0].stride[0] = 50;
+			block[0].stride[1] = -7;
+			block[0].bytes = 5;
+		} else if (i % 3 == 2) {
+			layout->index_bytes = 4;
+			layout->base = block[0].offset - 7;
+			layout->unit = 7;
 		}
+		ASSERT_EQ(0, mkt_layout_entries(&self->entries[i], self->arena, layout));
+		self->bind[i] = self->entries[i].bind;
+		self->bind[i].mkey = self->key[i];
+		self->bind[i].access = IBV_ACCESS_REMOTE_READ;
 	}
-	self->indices[0] = 6;
-	self->indices[1] = 2;
 }
 
 FIXTURE_TEARDOWN(many)
@@ -99,78 +82,40 @@ FIXTURE_TEARDOWN(many)
 
 	for (i = 0; i < MANY; i++) {
 		EXPECT_EQ(0, ibv_dereg_mr(self->key[i]));
+		mkt_entries_free(&self->entries[i]);
 	}
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* the other side reads through @key the bytes at @pos */
-static int many_read(struct mkt_setup *s, struct ibv_mr *key, const uint32_t *pos, size_t length)
+/* key @i has its old binding, or that of bind @i; the other side reads its bytes */
+static int many_check(FIXTURE_DATA(many) *self, unsigned int i, bool old)
 {
-	struct mkt_end end = { .arena = &s->arena[1], .mr = key };
-	struct mkt_xfer xfer = {
-		.op = MKT_READ,
-		.end = { &s->plain[0], &end },
-		.length = length,
-	};
+	struct mkt_layout was = { .num_blocks = 1, .block = &self->was[i] };
+	struct mkt_end end = { .arena = self->arena, .mr = self->key[i] };
+	struct mkt_xfer xfer = { .op = MKT_READ, .end = { &self->s.plain[0], &end } };
+	int access = old ? MKT_ACCESS_ALL : IBV_ACCESS_REMOTE_READ;
+	struct ibmkey_info info = {};
+	int err;
 
-	end.map.pos = (uint32_t *)pos;
-	end.map.length = length;
-	return mkt_xfer(&s->pair, &xfer);
-}
-
-/* key @i has its old binding, or that of bind @i */
-static int many_check(struct mkt_setup *s, struct mkt_leaf *leaf, struct ibv_mr *key,
-		      const struct ibmkey_range *was, const struct ibmkey_bind *bind)
-{
-	struct ibmkey_info info;
-	uint32_t pos[128];
-	unsigned int a, b, c, n = 0;
-
-	if (was) {
-		for (c = 0; c < was->length; c++)
-			pos[n++] = was->addr - leaf->addr + c;
-	} else if (bind->kind == IBMKEY_LIST) {
-		for (a = 0; a < 2; a++)
-			for (c = 0; c < bind->ranges[a].length; c++)
-				pos[n++] = bind->ranges[a].addr - leaf->addr + c;
-	} else if (bind->kind == IBMKEY_INDEXED) {
-		const struct ibmkey_indexed *indexed = bind->indexed;
-		const uint32_t *indices = (void *)(uintptr_t)indexed->indices;
-
-		for (a = 0; a < indexed->num_indices; a++)
-			for (c = 0; c < indexed->bytes_count; c++)
-				pos[n++] = indexed->addr - leaf->addr + c +
-					   indices[a] * indexed->unit;
-	} else {
-		const struct ibmkey_block *block = bind->blocks;
-
-		for (a = 0; a < bind->repeat_count[0]; a++)
-			for (b = 0; b < bind->repeat_count[1]; b++)
-				for (c = 0; c < block->bytes_count; c++)
-					pos[n++] = block->addr - leaf->addr +
-						   a * block->stride[0] +
-						   b * block->stride[1] + c;
+	err = mkt_layout_map(self->arena, old ? &was : &self->layout[i], &end.map);
+	xfer.length = end.map.length;
+	err = err ?: ibmkey_query(end.mr, &info);
+	if (!err && (info.length != xfer.length || end.mr->length != xfer.length ||
+		     (info.access & ~IBV_ACCESS_ZERO_BASED) != access)) {
+		mkt_diag("length %llu, %zu, not %zu; access %x", (unsigned long long)info.length,
+			 end.mr->length, xfer.length, info.access);
+		err = EBADMSG;
 	}
-	for (c = 0; c < n; c++)
-		pos[c] += leaf->at;
-	if (ibmkey_query(key, &info) || info.length != n || key->length != n ||
-	    (info.access & ~IBV_ACCESS_ZERO_BASED) !=
-	    (was ? MKT_ACCESS_ALL : IBV_ACCESS_REMOTE_READ)) {
-		mkt_diag("length %llu, %zu, not %u; access %x",
-			 (unsigned long long)info.length, key->length, n,
-			 info.access);
-		return EBADMSG;
-	}
-	return many_read(s, key, pos, n);
+	err = err ?: mkt_xfer(&self->s.pair, &xfer);
+	mkt_map_free(&end.map);
+	return err;
 }
 
 #define MANY_AS_BEFORE() do {						\
 	unsigned int __i;						\
 									\
 	for (__i = 0; __i < MANY; __i++)				\
-		EXPECT_EQ(0, many_check(&self->s, self->leaf,		\
-					self->key[__i],			\
-					&self->was[__i], NULL))		\
+		EXPECT_EQ(0, many_check(self, __i, true))		\
 		{							\
 			TH_LOG("key %u", __i);				\
 		}							\
@@ -195,9 +140,7 @@ TEST_F(many, all)
 		ASSERT_EQ(0, ibmkey_bind_many(self->bind, MANY, &failed));
 		EXPECT_EQ(4711, failed);
 		for (i = 0; i < MANY; i++) {
-			EXPECT_EQ(0, many_check(&self->s, self->leaf,
-						self->key[i], NULL,
-						&self->bind[i]));
+			EXPECT_EQ(0, many_check(self, i, false));
 			/* the next call unbinds some of them */
 			if (i % 3 == round) {
 				EXPECT_EQ(0, ibmkey_unbind(self->key[i]));
@@ -205,8 +148,7 @@ TEST_F(many, all)
 		}
 	}
 	EXPECT_EQ(0, ibmkey_bind_many(&self->bind[2], 1, NULL));
-	EXPECT_EQ(0, many_check(&self->s, self->leaf, self->key[2], NULL,
-				&self->bind[2]));
+	EXPECT_EQ(0, many_check(self, 2, false));
 }
 
 /* a wrong description in each position; mkey_errors has all errors */
@@ -215,17 +157,14 @@ TEST_F(many, refused)
 	unsigned int at;
 
 	for (at = 0; at < MANY; at++) {
-		struct ibmkey_block block = self->block[at];
-		struct ibmkey_indexed indexed = self->indexed[at];
-		struct ibmkey_range sge = self->sge[at][0];
+		struct mkt_entries *entries = &self->entries[at];
+		uint32_t *lkey = entries->ranges ? &entries->ranges[0].lkey :
+				 entries->blocks ? &entries->blocks[0].lkey :
+						   &entries->indexed.lkey;
 
-		self->sge[at][0].lkey ^= 0xff;
-		self->block[at].lkey ^= 0xff;
-		self->indexed[at].lkey ^= 0xff;
+		*lkey ^= 0xff;
 		MANY_REFUSED(ENOENT, at);
-		self->block[at] = block;
-		self->indexed[at] = indexed;
-		self->sge[at][0] = sge;
+		*lkey ^= 0xff;
 	}
 }
 
@@ -248,15 +187,7 @@ TEST_F(many, busy)
 	ASSERT_EQ(0, ibv_dereg_mr(outer));
 
 	for (at = 0; at < MANY; at += 3) {
-		struct ibmkey_bind bind = {
-			.mkey = self->key[at],
-			.access = MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND,
-			.kind = IBMKEY_LIST,
-			.num_entries = 1,
-			.ranges = &self->was[at],
-		};
-
-		ASSERT_EQ(0, ibmkey_bind_many(&bind, 1, NULL));
+		ASSERT_EQ(0, many_bind_range(self, at, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND));
 		mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
 		ASSERT_NE(NULL, mw);
 		ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw,
@@ -264,8 +195,7 @@ TEST_F(many, busy)
 					     IBV_ACCESS_REMOTE_READ));
 		EXPECT_EQ(EBUSY, ibmkey_bind_many(self->bind, MANY, NULL));
 		ASSERT_EQ(0, ibv_dealloc_mw(mw));
-		bind.access = MKT_ACCESS_ALL;
-		ASSERT_EQ(0, ibmkey_bind_many(&bind, 1, NULL));
+		ASSERT_EQ(0, many_bind_range(self, at, MKT_ACCESS_ALL));
 		MANY_AS_BEFORE();
 	}
 }
@@ -273,24 +203,22 @@ TEST_F(many, busy)
 /* one key over another of the same call: the bindings before the call count */
 TEST_F(many, among_themselves)
 {
+	struct ibmkey_range *range = &self->entries[0].ranges[0], right = *range;
 	unsigned int at;
 
 	for (at = 1; at < MANY; at++) {
-		struct ibmkey_range sge = self->sge[0][0];
-
-		self->sge[0][0].addr = 0;
-		self->sge[0][0].lkey = self->key[at]->lkey;
+		range->addr = 0;
+		range->lkey = self->key[at]->lkey;
 		MANY_REFUSED(EBUSY, at);
-		self->sge[0][0] = sge;
 	}
-	self->sge[0][0].lkey = self->key[0]->lkey;
+	*range = right;
+	range->lkey = self->key[0]->lkey;
 	MANY_REFUSED(ELOOP, 0);
 	ASSERT_EQ(0, ibmkey_unbind(self->key[1]));
-	self->sge[0][0].addr = 0;
-	self->sge[0][0].lkey = self->key[1]->lkey;
+	range->addr = 0;
+	range->lkey = self->key[1]->lkey;
 	EXPECT_EQ(ERANGE, ibmkey_bind_many(self->bind, MANY, NULL));
-	ASSERT_EQ(0, ibmkey_bind_list(self->key[1], MKT_ACCESS_ALL, 1,
-				      &self->was[1]));
+	ASSERT_EQ(0, many_bind_range(self, 1, MKT_ACCESS_ALL));
 	MANY_AS_BEFORE();
 }
 
@@ -333,9 +261,9 @@ TEST_F(many, killed)
 	ASSERT_NE(MAP_FAILED, shared);
 	ASSERT_NE(NULL, list);
 	for (i = 0; i < num; i++) {
-		list[i].addr = self->leaf->addr;
+		list[i].addr = self->arena->leaf[0].addr;
 		list[i].length = 1 + i % 2;
-		list[i].lkey = self->leaf->mr->lkey;
+		list[i].lkey = self->arena->leaf[0].mr->lkey;
 	}
 	for (i = 0; i < KILLED_KEYS; i++) {
 		keys[i] = ibmkey_alloc(self->s.dev[1].pd, num);
@@ -395,7 +323,7 @@ TEST_F(many, not_a_set)
 		MANY_REFUSED(EINVAL, a);
 		self->bind[a].kind ^= 4;
 	}
-	self->bind[3].mkey = self->leaf->mr;
+	self->bind[3].mkey = self->arena->leaf[0].mr;
 	MANY_REFUSED(EINVAL, 3);
 	self->bind[3].mkey = other;		/* of another context */
 	MANY_REFUSED(EINVAL, 3);
@@ -433,19 +361,15 @@ TEST_F(many, not_a_set)
 }
 
 struct many_thread {
-	pthread_t thread;
+	struct mkt_loop loop;
 	struct ibmkey_bind bind[MANY];
-	unsigned int num, rounds;
-	int err;
 };
 
-static void *many_run(void *arg)
+static int many_step(void *arg, unsigned int round)
 {
 	struct many_thread *t = arg;
 
-	while (t->rounds-- && !t->err)
-		t->err = ibmkey_bind_many(t->bind, t->num, NULL);
-	return NULL;
+	return ibmkey_bind_many(t->bind, MANY, NULL);
 }
 
 /*
@@ -454,32 +378,27 @@ static void *many_run(void *arg)
  */
 TEST_F(many, at_once)
 {
+	const struct ibmkey_range *range = self->entries[0].ranges;
 	struct many_thread t[4] = {};
 	unsigned int i, k, rounds = mkt_scale(300, 30);
 	struct ibmkey_info info;
 
 	for (i = 0; i < 4; i++) {
-		t[i].num = MANY;
-		t[i].rounds = rounds;
 		for (k = 0; k < MANY; k++) {
-			unsigned int from = i % 2 ? MANY - 1 - k : k;
-
-			t[i].bind[k] = self->bind[from];
-			/* the former binding shows which thread made it */
-			t[i].bind[k].kind = IBMKEY_LIST;
-			t[i].bind[k].ranges = self->sge[from];
-			t[i].bind[k].repeat_count = NULL;
-			t[i].bind[k].num_dims = 0;
-			t[i].bind[k].num_entries = 1 + i % 2;
+			t[i].bind[k] = (struct ibmkey_bind){
+				.mkey = self->key[i % 2 ? MANY - 1 - k : k],
+				.access = IBV_ACCESS_REMOTE_READ,
+				.kind = IBMKEY_LIST,
+				.ranges = range,
+				/* the binding shows which thread made it */
+				.num_entries = 1 + i % 2,
+			};
 		}
+		ASSERT_EQ(0, mkt_loop_start(&t[i].loop, many_step, &t[i]));
 	}
 	for (i = 0; i < 4; i++) {
-		ASSERT_EQ(0, pthread_create(&t[i].thread, NULL, many_run,
-					    &t[i]));
-	}
-	for (i = 0; i < 4; i++) {
-		ASSERT_EQ(0, pthread_join(t[i].thread, NULL));
-		EXPECT_EQ(0, t[i].err);
+		EXPECT_TRUE(mkt_until(t[i].loop.rounds >= rounds || t[i].loop.err));
+		EXPECT_EQ(0, mkt_loop_end(&t[i].loop));
 	}
 	ASSERT_EQ(0, ibmkey_query(self->key[0], &info));
 	for (k = 1; k < MANY; k++) {

@@ -62,56 +62,6 @@ static void mkt_map_dims(const struct mkt_arena *arena,
 		mkt_map_dims(arena, layout, index, dim + 1, map);
 }
 
-int mkt_bind_rows(struct ibv_mr *key, const struct mkt_leaf *leaf, enum mkt_rows rows,
-		  unsigned int num, unsigned int step, int access)
-{
-	struct ibmkey_range *range = calloc(num, sizeof(*range));
-	struct ibmkey_block *block = calloc(num, sizeof(*block));
-	uint64_t *index64 = calloc(num, sizeof(*index64));
-	uint32_t *index32 = calloc(num, sizeof(*index32));
-	struct ibmkey_indexed indexed = {
-		.addr = leaf->addr,
-		.unit = 1,
-		.bytes_count = 1,
-		.indices = (uintptr_t)index64,
-		.index_bytes = 8,
-		.num_indices = num,
-		.lkey = leaf->mr->lkey,
-	};
-	const uint64_t once = 1;
-	unsigned int i;
-	int err = ENOMEM;
-
-	if (!range || !block || !index64 || !index32)
-		goto free;
-	for (i = 0; i < num; i++) {
-		index64[i] = (uint64_t)i * step % leaf->length;
-		index32[i] = index64[i];
-		range[i].addr = leaf->addr + index64[i];
-		range[i].length = 1;
-		range[i].lkey = leaf->mr->lkey;
-		block[i].addr = range[i].addr;
-		block[i].bytes_count = 1;
-		block[i].lkey = leaf->mr->lkey;
-	}
-	if (rows == MKT_ROWS_INDICES32) {
-		indexed.indices = (uintptr_t)index32;
-		indexed.index_bytes = 4;
-	}
-	if (rows == MKT_ROWS_LIST)
-		err = ibmkey_bind_list(key, access, num, range);
-	else if (rows == MKT_ROWS_BLOCKS)
-		err = ibv_rereg_mr_interleaved(key, access, 1, &once, num, block);
-	else
-		err = ibmkey_bind_indexed(key, access, &indexed);
-free:
-	free(range);
-	free(block);
-	free(index64);
-	free(index32);
-	return err;
-}
-
 struct mkt_layout mkt_layout_repeated(struct mkt_block *block, uint64_t count)
 {
 	return (struct mkt_layout){
@@ -266,6 +216,32 @@ int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 		mkt_diag("bind: %s", strerror(err));
 		mkt_layout_print(layout);
 	}
+	return err;
+}
+
+int mkt_bind_rows(struct ibv_mr *key, const struct mkt_leaf *leaf, enum mkt_rows rows,
+		  unsigned int num, unsigned int step, int access)
+{
+	const struct mkt_arena arena = { .leaf[0] = *leaf };
+	struct mkt_layout layout = {
+		.num_dims = rows == MKT_ROWS_BLOCKS,
+		.repeat = { 1 },
+		.num_blocks = num,
+		.block = calloc(num, sizeof(*layout.block)),
+		.index_bytes = rows == MKT_ROWS_INDICES32 ? 4 : rows == MKT_ROWS_INDICES64 ? 8 : 0,
+		.unit = 1,
+	};
+	unsigned int i;
+	int err;
+
+	if (!layout.block)
+		return ENOMEM;
+	for (i = 0; i < num; i++) {
+		layout.block[i].offset = (uint64_t)i * step % leaf->length;
+		layout.block[i].bytes = 1;
+	}
+	err = mkt_layout_bind(key, &arena, &layout, access);
+	free(layout.block);
 	return err;
 }
 
