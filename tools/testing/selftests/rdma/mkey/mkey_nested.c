@@ -5,7 +5,6 @@
  * access flags, the description, what is held and charged, and what is refused.
  * sets: long
  */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -199,28 +198,7 @@ TEST_F(nested, range)
 	EXPECT_EQ(EOVERFLOW, mkt_bind_strided(key[1], 0, key[0], 1, 8, -1, 4));
 }
 
-/* what the leaf no longer allows is refused through @key, also if it is in another PD */
-static void nested_follows_leaf(struct __test_metadata *_metadata, struct mkt_setup *s,
-				struct ibv_mr *key, uint64_t addr, uint32_t length)
-{
-	struct ibv_pd *pd = s->dev[1].pd, *other = ibv_alloc_pd(s->dev[1].ctx);
-	struct ibv_mr *leaf = s->arena[1].leaf[0].mr;
-
-	ASSERT_NE(NULL, other);
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_WRITE, addr, length));
-	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd, IBV_ACCESS_REMOTE_READ));
-	EXPECT_NE(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_WRITE, addr, length));
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_READ, addr, length));
-	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd, MKT_ACCESS_ALL));
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_WRITE, addr, length));
-	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, other, 0));
-	EXPECT_NE(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_READ, addr, length));
-	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, pd, 0));
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_READ, addr, length));
-	EXPECT_EQ(0, ibv_dealloc_pd(other));
-}
-
-/* access flags do not grow on the way up, and are lost when those below are */
+/* access flags do not grow on the way up */
 TEST_F(nested, rights)
 {
 	struct ibv_mr **key = self->key;
@@ -233,20 +211,6 @@ TEST_F(nested, rights)
 	ASSERT_EQ(0, mkt_bind_range(key[1], IBV_ACCESS_REMOTE_READ, key[0], 0, 100));
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key[1]->rkey, MKT_READ, 0, 100));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, key[1]->rkey, MKT_WRITE, 0, 100));
-	ASSERT_EQ(0, ibmkey_unbind(key[1]));
-	ASSERT_EQ(0, nested_chain(&self->s, key, 4, 100));
-	nested_follows_leaf(_metadata, &self->s, key[3], 0, 100);
-}
-
-/* the same for so many pieces that a bind need not list them */
-TEST_F(nested, rights_of_many_pieces)
-{
-	struct ibv_mr **key = self->key;
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-
-	ASSERT_EQ(0, mkt_bind_range(key[0], MKT_ACCESS_ALL, leaf->mr, leaf->addr, 4096));
-	ASSERT_EQ(0, mkt_bind_strided(key[1], MKT_ACCESS_ALL, key[0], 0, 16, 32, 128));
-	nested_follows_leaf(_metadata, &self->s, key[1], 8, 1000);
 }
 
 /* an operand must be in one block of every level */
@@ -449,11 +413,43 @@ TEST_F(nested, scattered_query)
 	}
 }
 
-/* the access flags and the PD of the leaf are checked on each access */
-TEST_F(nested, scattered_rights)
+/* what the leaf no longer allows is refused through @key, also if it is in another PD */
+static void nested_follows_leaf(struct __test_metadata *_metadata, struct mkt_setup *s,
+				struct ibv_mr *key, uint64_t addr, uint32_t length)
 {
-	ASSERT_EQ(0, nested_scatter(&self->s, self->key, NESTED_DEPTH, self->at));
-	nested_follows_leaf(_metadata, &self->s, self->key[NESTED_DEPTH - 1], 0, SCATTERED);
+	struct ibv_pd *pd = s->dev[1].pd, *other = ibv_alloc_pd(s->dev[1].ctx);
+	struct ibv_mr *leaf = s->arena[1].leaf[0].mr;
+
+	ASSERT_NE(NULL, other);
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_WRITE, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd, IBV_ACCESS_REMOTE_READ));
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_WRITE, addr, length));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_READ, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS, pd, MKT_ACCESS_ALL));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_WRITE, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, other, 0));
+	EXPECT_NE(IBV_WC_SUCCESS, mkt_try(s, key->rkey, MKT_READ, addr, length));
+	ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_PD, pd, 0));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(s, key->rkey, MKT_READ, addr, length));
+	EXPECT_EQ(0, ibv_dealloc_pd(other));
+}
+
+/*
+ * The access flags and the PD of the leaf are checked on each access: through levels that compose,
+ * through so many pieces that a bind need not list them, and through a list of pieces.
+ */
+TEST_F(nested, leaf_again)
+{
+	struct ibv_mr **key = self->key;
+	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+
+	ASSERT_EQ(0, nested_chain(&self->s, key, 4, 4096));
+	nested_follows_leaf(_metadata, &self->s, key[3], 0, 100);
+	ASSERT_EQ(0, mkt_bind_range(key[4], MKT_ACCESS_ALL, leaf->mr, leaf->addr, 4096));
+	ASSERT_EQ(0, mkt_bind_strided(key[5], MKT_ACCESS_ALL, key[4], 0, 16, 32, 128));
+	nested_follows_leaf(_metadata, &self->s, key[5], 8, 1000);
+	ASSERT_EQ(0, nested_scatter(&self->s, key + 6, 3, self->at));
+	nested_follows_leaf(_metadata, &self->s, key[8], 0, SCATTERED);
 }
 
 /* all levels are held until the outermost key is unbound, and its memory is charged */
@@ -572,41 +568,29 @@ TEST_F(nested, scattered_refused)
 
 /* accesses through a nest until one fails */
 struct nested_traffic {
-	struct mkt_setup *s;
+	struct mkt_loop loop;
 	struct mkt_pair pair;
-	uint32_t rkey;
-	enum mkt_op op;
-	atomic_uint done;
+	struct mkt_wr wr;
 	/* set when the access is no longer allowed */
 	atomic_bool over;
 	/* an access that began after that has succeeded */
 	bool late;
-	int err;
+	enum ibv_wc_status status;
 };
 
-static void *nested_traffic(void *arg)
+/* ends with an access that fails, or that is late */
+static int nested_access(void *arg, unsigned int round)
 {
 	struct nested_traffic *traffic = arg;
-	struct mkt_setup *s = traffic->s;
-	struct mkt_wr wr = mkt_plain_wr(s, 0, traffic->op, SCATTERED, 0, traffic->rkey);
+	bool over = atomic_load(&traffic->over);
+	struct ibv_wc wc;
 
-	while (!traffic->late) {
-		bool over = atomic_load(&traffic->over);
-		struct ibv_wc wc;
-
-		traffic->err = mkt_post_send(&traffic->pair.end[0], &wr, 1) ?:
-			       mkt_poll(&traffic->pair.end[0], &wc);
-		if (traffic->err || wc.status)
-			break;
-		traffic->late = over;
-		atomic_fetch_add(&traffic->done, 1);
-	}
-	return NULL;
-}
-
-static unsigned int nested_done(const struct nested_traffic *traffic)
-{
-	return atomic_load(&traffic->done);
+	if (mkt_post_send(&traffic->pair.end[0], &traffic->wr, 1) ||
+	    mkt_poll(&traffic->pair.end[0], &wc))
+		return EIO;
+	traffic->status = wc.status;
+	traffic->late = over && !wc.status;
+	return wc.status || over ? ENODATA : 0;
 }
 
 /*
@@ -621,18 +605,15 @@ TEST_F(nested, scattered_race)
 
 	for (round = 0; round < rounds; round++) {
 		bool unbinds = round & 1;
-		struct nested_traffic traffic = {
-			.s = s,
-			.op = round & 2 ? MKT_READ : MKT_WRITE,
-		};
-		pthread_t tid;
+		enum mkt_op op = round & 2 ? MKT_READ : MKT_WRITE;
+		struct nested_traffic traffic = {};
 
 		ASSERT_EQ(0, nested_scatter(s, self->key, NESTED_DEPTH, self->at));
-		traffic.rkey = outer->rkey;
+		traffic.wr = mkt_plain_wr(s, 0, op, SCATTERED, 0, outer->rkey);
 		ASSERT_EQ(0, mkt_pair_create(&traffic.pair, &s->dev[0], &s->dev[1],
 					     IBV_MTU_1024, 0));
-		ASSERT_EQ(0, pthread_create(&tid, NULL, nested_traffic, &traffic));
-		for (i = 0; i < NESTED_DEPTH - 1 || nested_done(&traffic) < 20; i++) {
+		ASSERT_EQ(0, mkt_loop_start(&traffic.loop, nested_access, &traffic));
+		for (i = 0; i < NESTED_DEPTH - 1 || atomic_load(&traffic.loop.rounds) < 20; i++) {
 			struct ibv_mr *key = self->key[i % (NESTED_DEPTH - 1)];
 
 			ASSERT_EQ(EBUSY, mkt_bind_range(key, MKT_ACCESS_ALL, leaf,
@@ -648,10 +629,10 @@ TEST_F(nested, scattered_race)
 						   s->dev[1].pd, IBV_ACCESS_REMOTE_READ));
 		}
 		atomic_store(&traffic.over, true);
-		pthread_join(tid, NULL);
-		EXPECT_EQ(0, traffic.err);
+		EXPECT_TRUE(mkt_until(atomic_load(&traffic.loop.err)));
+		EXPECT_EQ(ENODATA, mkt_loop_end(&traffic.loop));
 		/* reading by the lkey needs no access flag of the leaf */
-		EXPECT_EQ(!unbinds && traffic.op == MKT_READ, traffic.late);
+		EXPECT_EQ(!unbinds && op == MKT_READ, traffic.late);
 		mkt_pair_destroy(&traffic.pair);
 		if (!unbinds) {
 			ASSERT_EQ(0, mkt_raw_rereg(leaf, IBV_REREG_MR_CHANGE_ACCESS,
