@@ -132,13 +132,7 @@ static int one_round(struct reg_test *test, uint round)
 	return ret;
 }
 
-/**
- * gaps_rounds() - move bytes between the pieces of random lists
- * @test: connected sides
- * @rounds: number of random lists
- *
- * Return: 0, or an error if a condition did not hold.
- */
+/* Moves bytes between the pieces of random lists. */
 int gaps_rounds(struct reg_test *test, unsigned int rounds)
 {
 	uint round;

@@ -5,13 +5,9 @@
 
 #include "mkey_reg.h"
 
-/**
- * gaps_draw() - draw a list of pieces of a side's memory
- * @test: where random numbers come from
- * @side: its list is replaced
- * @nents: number of pieces
- *
- * The pieces have any alignment, do not touch and are in no order.
+/*
+ * Draws a list of pieces of a side's memory, which have any alignment, do not touch and are in no
+ * order.
  */
 void gaps_draw(struct reg_test *test, struct reg_side *side, int nents)
 {
@@ -39,12 +35,7 @@ void gaps_draw(struct reg_test *test, struct reg_side *side, int nents)
 	}
 }
 
-/**
- * gaps_even() - make pieces of 64 bytes, one in each page
- * @side: its list is replaced
- * @nents: number of pieces
- * @at: where each begins in its page
- */
+/* Makes pieces of 64 bytes, one in each page, which begin at @at. */
 void gaps_even(struct reg_side *side, int nents, u32 at)
 {
 	int i;
@@ -56,14 +47,10 @@ void gaps_even(struct reg_side *side, int nents, u32 at)
 		sg_set_buf(&side->sg[i], side->memory + i * PAGE_SIZE + at, 64);
 }
 
-/**
- * gaps_map() - map a side's list for its device, and to its region
- * @side: the side; gaps_unmap() unmaps the list for the device
- *
- * Runs in a context that must not sleep, as a storage user may. With PREEMPT_RT no such
- * context may take a spinlock, as a driver does to map, so there are none of these users.
- *
- * Return: the return value of ib_map_mr_sg().
+/*
+ * Maps a side's list for its device, and to its MR. Runs in a context that must not sleep, as a
+ * storage user may. With PREEMPT_RT no such context may take a spinlock, as a driver does to map,
+ * so there are none of these users. Returns the return value of ib_map_mr_sg().
  */
 int gaps_map(struct reg_side *side)
 {
@@ -81,10 +68,7 @@ int gaps_map(struct reg_side *side)
 	return ret;
 }
 
-/**
- * gaps_unmap() - undo gaps_map()
- * @side: the side
- */
+/* Undoes gaps_map(). */
 void gaps_unmap(struct reg_side *side)
 {
 	ib_dma_unmap_sg(side->side->device, side->sg, side->nents, DMA_BIDIRECTIONAL);
@@ -105,14 +89,7 @@ static u32 place(struct reg_side *side, u32 offset)
 	return 0;
 }
 
-/**
- * gaps_copy() - apply a transfer to the expected bytes
- * @to: whose pieces are written
- * @to_offset: first byte of them
- * @from: whose pieces are read
- * @from_offset: first byte of them
- * @length: bytes
- */
+/* Applies a transfer of @length bytes between the pieces of two sides to the expected bytes. */
 void gaps_copy(struct reg_side *to, u32 to_offset, struct reg_side *from,
 	       u32 from_offset, u32 length)
 {
@@ -123,26 +100,13 @@ void gaps_copy(struct reg_side *to, u32 to_offset, struct reg_side *from,
 			from->expected[place(from, from_offset + i)];
 }
 
-/**
- * gaps_register() - register what is mapped to a side's MR, by the next key
- * @test: connected sides
- * @side: the side
- * @access: rights
- *
- * Return: 0, the status it completed with, or an error.
- */
+/* Registers what is mapped to a side's MR, by the next key. Returns the status or an error. */
 int gaps_register(struct reg_test *test, struct reg_side *side, int access)
 {
 	return reg_bind_status(test, side, side->mr, reg_next_key(side->mr), access);
 }
 
-/**
- * gaps_invalidate() - invalidate a side's MR
- * @test: connected sides
- * @side: the side
- *
- * Return: 0, the status it completed with, or an error.
- */
+/* Invalidates a side's MR. Returns the status or an error. */
 int gaps_invalidate(struct reg_test *test, struct reg_side *side)
 {
 	return reg_inv_status(test, side, side->mr->rkey);

@@ -269,12 +269,7 @@ static int cut(struct reg_test *test)
 	return reg_same(there) ?: late;
 }
 
-/**
- * gaps_order() - map, register and invalidate in all valid orders
- * @test: connected sides
- *
- * Return: 0, or an error if a condition did not hold.
- */
+/* Maps, registers and invalidates in all valid orders. */
 int gaps_order(struct reg_test *test)
 {
 	int i, late = 0, ret;

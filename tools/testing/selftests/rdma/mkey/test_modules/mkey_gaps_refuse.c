@@ -332,12 +332,7 @@ static int ordinary(struct reg_test *test)
 	return ret;
 }
 
-/**
- * gaps_refusals() - try all that must be refused
- * @test: connected sides
- *
- * Return: 0, or an error if something was not refused correctly.
- */
+/* Tries all that must be refused. */
 int gaps_refusals(struct reg_test *test)
 {
 	return pieces(&test->there) ?: registrations(test) ?: foreign(test) ?: accesses(test) ?:

@@ -30,13 +30,7 @@
 		}                                                            \
 	} while (0)
 
-/**
- * module_wait() - wait for a completion
- * @side: whose
- * @wc: filled in
- *
- * Return: 0, or -ETIMEDOUT.
- */
+/* Waits for a completion of @side. Returns 0 or -ETIMEDOUT. */
 static inline int module_wait(struct ulp_side *side, struct ib_wc *wc)
 {
 	unsigned long end = jiffies + 60 * HZ;
@@ -50,15 +44,7 @@ static inline int module_wait(struct ulp_side *side, struct ib_wc *wc)
 	return 0;
 }
 
-/**
- * module_same() - compare all of a side's memory to what it should hold
- * @side: the side
- * @memory: its memory
- * @expected: what it should hold
- * @size: bytes of both
- *
- * Return: 0, or -EIO if a byte differs; the first one is in the log.
- */
+/* Compares a side's memory to what it should hold. The log has the first byte that differs. */
 static inline int module_same(struct ulp_side *side, const u8 *memory, const u8 *expected,
 			      u32 size)
 {

@@ -18,13 +18,7 @@ static struct ib_send_wr *next(struct reg_chain *chain, enum ib_wr_opcode opcode
 	return wr;
 }
 
-/**
- * reg_bind() - add REG_MR to a chain
- * @chain: the chain
- * @mr: the key, or another MR for fast registration
- * @rkey: the rkey under which a layout is staged
- * @access: access flags
- */
+/* Adds REG_MR to a chain: for a key, @rkey is that under which a layout is staged. */
 void reg_bind(struct reg_chain *chain, struct ib_mr *mr, u32 rkey, int access)
 {
 	struct ib_reg_wr *wr = container_of(next(chain, IB_WR_REG_MR), struct ib_reg_wr, wr);
@@ -34,16 +28,7 @@ void reg_bind(struct reg_chain *chain, struct ib_mr *mr, u32 rkey, int access)
 	wr->access = access;
 }
 
-/**
- * reg_rdma() - add a WRITE, a READ or a SEND to a chain
- * @chain: the chain
- * @opcode: which
- * @addr: local address
- * @lkey: local key
- * @length: bytes
- * @remote_addr: remote address
- * @rkey: remote key; for a SEND with invalidate, what is invalidated
- */
+/* Adds a WRITE, a READ or a SEND to a chain. A SEND with invalidate invalidates @rkey. */
 void reg_rdma(struct reg_chain *chain, enum ib_wr_opcode opcode, u64 addr, u32 lkey, u32 length,
 	      u64 remote_addr, u32 rkey)
 {
@@ -63,23 +48,13 @@ void reg_rdma(struct reg_chain *chain, enum ib_wr_opcode opcode, u64 addr, u32 l
 	}
 }
 
-/**
- * reg_inv() - add LOCAL_INV to a chain
- * @chain: the chain
- * @rkey: the rkey to invalidate
- */
+/* Adds LOCAL_INV to a chain. */
 void reg_inv(struct reg_chain *chain, u32 rkey)
 {
 	next(chain, IB_WR_LOCAL_INV)->ex.invalidate_rkey = rkey;
 }
 
-/**
- * reg_post() - post a chain at once, in a context that must not sleep
- * @side: on whose queue
- * @chain: the chain
- *
- * Return: the return value of ib_post_send().
- */
+/* Posts a chain at once, in a context that must not sleep. */
 int reg_post(struct ulp_side *side, struct reg_chain *chain)
 {
 	unsigned long flags;
@@ -92,13 +67,7 @@ int reg_post(struct ulp_side *side, struct reg_chain *chain)
 	return ret;
 }
 
-/**
- * reg_wait() - wait for all of a chain
- * @side: on whose queue it was posted
- * @chain: the chain; its statuses are set
- *
- * Return: 0, or the error of waiting.
- */
+/* Waits for all of a chain, and sets its statuses. */
 int reg_wait(struct ulp_side *side, struct reg_chain *chain)
 {
 	struct ib_wc wc;
@@ -112,24 +81,13 @@ int reg_wait(struct ulp_side *side, struct reg_chain *chain)
 	return ret;
 }
 
-/**
- * reg_run() - post a chain at once and wait for all of it
- * @side: on whose queue
- * @chain: the chain; its statuses are set
- *
- * Return: 0, or the error of posting or waiting.
- */
+/* Posts a chain at once, waits for all of it and sets its statuses. */
 int reg_run(struct ulp_side *side, struct reg_chain *chain)
 {
 	return reg_post(side, chain) ?: reg_wait(side, chain);
 }
 
-/**
- * reg_next_key() - give a key or another MR its next rkey
- * @mr: the key or the MR
- *
- * Return: the rkey.
- */
+/* Gives a key or another MR its next rkey, and returns that. */
 u32 reg_next_key(struct ib_mr *mr)
 {
 	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
@@ -137,36 +95,20 @@ u32 reg_next_key(struct ib_mr *mr)
 	return mr->rkey;
 }
 
-/**
- * reg_fill() - fill a side's memory with random bytes
- * @test: where they come from
- * @side: the side
- */
+/* Fills a side's memory with random bytes. */
 void reg_fill(struct reg_test *test, struct reg_side *side)
 {
 	prandom_bytes_state(&test->random, side->expected, REG_MEMORY);
 	memcpy(side->memory, side->expected, REG_MEMORY);
 }
 
-/**
- * reg_same() - compare all of a side's memory to what it should hold
- * @side: the side
- *
- * Return: 0, or -EIO if a byte differs.
- */
+/* Compares all of a side's memory to what it should hold. */
 int reg_same(struct reg_side *side)
 {
 	return module_same(side->side, side->memory, side->expected, REG_MEMORY);
 }
 
-/**
- * reg_range() - a range of a side's memory, for a kernel user
- * @side: the side
- * @at: first byte
- * @length: bytes
- *
- * Return: the range.
- */
+/* Returns a range of a side's memory, for a kernel user. */
 struct ib_sge reg_range(struct reg_side *side, u32 at, u32 length)
 {
 	return (struct ib_sge){
@@ -187,15 +129,9 @@ static int status_of(struct reg_test *test, struct reg_side *side, struct reg_ch
 	return ret ?: chain->status[0];
 }
 
-/**
- * reg_bind_status() - register an MR, and connect the sides again if that fails
- * @test: connected sides
- * @side: on whose queue
- * @mr: the key, or another MR for fast registration
- * @rkey: the rkey under which a layout is staged
- * @access: access flags
- *
- * Return: the status of the request, or a negative errno.
+/*
+ * Registers a key or another MR. Returns the status of the request or a negative errno. Connects
+ * the sides again if it fails.
  */
 int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *mr, u32 rkey,
 		    int access)
@@ -207,14 +143,7 @@ int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *
 	return status_of(test, side, &chain);
 }
 
-/**
- * reg_inv_status() - execute LOCAL_INV, and connect the sides again if that fails
- * @test: connected sides
- * @side: on whose queue
- * @rkey: the rkey to invalidate
- *
- * Return: the status of the request, or a negative errno.
- */
+/* The same for LOCAL_INV. */
 int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey)
 {
 	struct reg_chain chain = {};
@@ -224,18 +153,7 @@ int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey)
 	return status_of(test, side, &chain);
 }
 
-/**
- * reg_rdma_status() - transfer bytes between the memory here and an MR there
- * @test: connected sides
- * @opcode: READ or WRITE
- * @addr: address in the MR
- * @length: bytes
- * @rkey: rkey of the MR
- *
- * Connects the sides again if that fails.
- *
- * Return: the status of the request, or a negative errno.
- */
+/* The same for a READ or a WRITE between the memory here and an MR there. */
 int reg_rdma_status(struct reg_test *test, enum ib_wr_opcode opcode, u64 addr, u32 length,
 		    u32 rkey)
 {
@@ -247,14 +165,9 @@ int reg_rdma_status(struct reg_test *test, enum ib_wr_opcode opcode, u64 addr, u
 	return status_of(test, here, &chain);
 }
 
-/**
- * reg_peek() - read the first byte by the rkey of a key of the other side
- * @test: connected sides
- * @rkey: the rkey
- *
- * Connects the sides again if the READ fails.
- *
- * Return: the byte, a negative status of the request, or a negative errno.
+/*
+ * Reads the first byte by the rkey of a key of the other side. Returns the byte, a negative status
+ * of the request, or a negative errno. Connects the sides again if the READ fails.
  */
 int reg_peek(struct reg_test *test, u32 rkey)
 {

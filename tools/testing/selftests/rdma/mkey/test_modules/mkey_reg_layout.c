@@ -89,12 +89,7 @@ static void draw_indexed(struct reg_test *test, struct reg_side *side, struct re
 	}
 }
 
-/**
- * reg_draw() - draw a layout
- * @test: where random numbers come from
- * @side: whose memory it is of
- * @layout: filled in
- */
+/* Draws a layout of a side's memory. */
 void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *layout)
 {
 	layout->kind = below(test, REG_KINDS);
@@ -107,13 +102,7 @@ void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *l
 		draw_indexed(test, side, layout);
 }
 
-/**
- * reg_map() - stage a layout, in a context that must not sleep
- * @key: the key
- * @layout: the layout
- *
- * Return: the return value of the function of the kernel API.
- */
+/* Stages a layout, in a context that must not sleep. */
 int reg_map(struct ib_mr *key, const struct reg_layout *layout)
 {
 	unsigned long flags;

@@ -51,9 +51,7 @@ static int drain(struct ulp_side *side, bool stop)
 /* Stages there's first byte. Returns the key. */
 static struct ib_mr *staged_key(struct reg_side *there)
 {
-	struct ib_sge one = {
-		.addr = there->addr, .length = 1, .lkey = there->side->pd->local_dma_lkey,
-	};
+	struct ib_sge one = reg_range(there, 0, 1);
 	struct ib_mr *key = ib_alloc_mkey(there->side->pd, 1);
 	int ret;
 
@@ -200,12 +198,8 @@ static noinline_for_stack int reclaim_destroys(struct ulp_link *link, u64 addr)
 static noinline_for_stack int tried_again(struct reg_test *test)
 {
 	struct reg_side *here = &test->here, *there = &test->there;
-	struct ib_sge one = {
-		.addr = there->addr, .length = 1, .lkey = there->side->pd->local_dma_lkey,
-	};
-	struct ib_sge room = {
-		.addr = here->addr, .length = 1, .lkey = here->side->pd->local_dma_lkey,
-	};
+	struct ib_sge one = reg_range(there, 0, 1);
+	struct ib_sge room = reg_range(here, 0, 1);
 	struct ib_recv_wr recv = { .sg_list = &room, .num_sge = 1 };
 	struct ib_mr *leaf = ib_alloc_mkey(there->side->pd, 1);
 	struct ib_mr *key = ib_alloc_mkey(there->side->pd, 1);
@@ -248,12 +242,7 @@ static noinline_for_stack int tried_again(struct reg_test *test)
 	return ib_dereg_mr(leaf);
 }
 
-/**
- * reg_lives() - destroy keys and queue pairs with requests in the queue
- * @test: connected sides
- *
- * Return: 0, or an error if a condition did not hold.
- */
+/* Destroys keys and queue pairs with requests in the queue. */
 int reg_lives(struct reg_test *test)
 {
 	struct ib_device *devices[2] = { test->here.side->device, test->there.side->device };
@@ -278,18 +267,11 @@ int reg_lives(struct reg_test *test)
 	return ret;
 }
 
-/**
- * reg_linger() - leave a key and a queue pair behind, with requests in the queue
- * @test: connected sides, whose first key is bound
- *
- * Return: 0, or an error if a condition did not hold.
- */
+/* Leaves a key and a queue pair behind, with requests in the queue. */
 int reg_linger(struct reg_test *test)
 {
 	struct reg_side *there = &test->there;
-	struct ib_sge one = {
-		.addr = there->addr, .length = 1, .lkey = there->side->pd->local_dma_lkey,
-	};
+	struct ib_sge one = reg_range(there, 0, 1);
 	struct reg_chain chain = {};
 
 	expect(!ib_map_mkey_list(there->key, &one, 1));

@@ -98,13 +98,7 @@ static noinline_for_stack int from_afar(struct reg_test *test, struct reg_layout
 	return reg_same(there);
 }
 
-/**
- * reg_order() - bind, use, bind again, use and unbind in the order of a queue
- * @test: connected sides
- * @rounds: number of chains
- *
- * Return: 0, or an error if a condition did not hold.
- */
+/* Binds, uses, binds again, uses and unbinds in the order of a queue. */
 int reg_order(struct reg_test *test, unsigned int rounds)
 {
 	struct ib_sge all = {

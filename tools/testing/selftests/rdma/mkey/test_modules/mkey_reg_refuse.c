@@ -269,12 +269,7 @@ static int without_memory(struct reg_test *test)
 }
 #endif
 
-/**
- * reg_refusals() - try all that must be refused
- * @test: connected sides
- *
- * Return: 0, or an error if something was not refused correctly.
- */
+/* Tries all that must be refused. */
 int reg_refusals(struct reg_test *test)
 {
 	return staging(test) ?: binding(test) ?: leaves(test) ?: without_memory(test);

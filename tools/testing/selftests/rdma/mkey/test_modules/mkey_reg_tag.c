@@ -112,12 +112,7 @@ static int unbound(struct reg_test *test, struct ib_mr *key)
 	return changed(test, key, old, ib_inc_rkey(old));
 }
 
-/**
- * reg_tags() - choose key portions, and let invalidations change them
- * @test: connected sides
- *
- * Return: 0, or an error if a condition did not hold.
- */
+/* Chooses key portions, and lets invalidations change them. */
 int reg_tags(struct reg_test *test)
 {
 	struct ib_mr *key = ib_alloc_mkey(test->there.side->pd, 1);
