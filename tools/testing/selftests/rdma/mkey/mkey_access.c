@@ -7,10 +7,10 @@
  * change it.
  * sets: smp
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 #include "raw.h"
 
@@ -579,43 +579,30 @@ TEST_F(access, other_process)
 		EXPECT_EQ(number[i], number_of(s->key[i]));
 }
 
-struct looker {
-	struct mkt_setup *s;
-	bool stop;
-	int err;
-};
-
 /* binds and queries the key of side 1, and makes keys and destroys them */
-static void *look(void *arg)
+static int look(void *arg, unsigned int round)
 {
-	struct looker *looker = arg;
-	struct mkt_setup *s = looker->s;
+	struct mkt_setup *s = arg;
 	struct ibmkey_refused_access access;
-	struct ibv_mr *other;
+	struct ibv_mr *other = ibmkey_alloc(s->dev[1].pd, 1);
+	int err = mkt_bind_range(s->key[1], MKT_ACCESS_ALL, s->plain[1].mr, s->plain[1].addr,
+				 LENGTH) ?:
+		  ibmkey_query_refused_access(s->key[1], &access) ?: ibmkey_unbind(s->key[1]);
 
-	while (!__atomic_load_n(&looker->stop, __ATOMIC_RELAXED) && !looker->err) {
-		looker->err = mkt_bind_range(s->key[1], MKT_ACCESS_ALL, s->plain[1].mr,
-					     s->plain[1].addr, LENGTH) ?:
-			      ibmkey_query_refused_access(s->key[1], &access) ?:
-			      ibmkey_unbind(s->key[1]);
-		if (access.number && (!access.reason || access.remote != 1))
-			looker->err = EBADMSG;
-		other = ibmkey_alloc(s->dev[1].pd, 1);
-		if (!other || ibv_dereg_mr(other) ||
-		    last_of(s->dev[1].ctx).number == UINT64_MAX)
-			looker->err = EIO;
-	}
-	return NULL;
+	if (!err && access.number && (!access.reason || access.remote != 1))
+		err = EBADMSG;
+	if (!other || ibv_dereg_mr(other) || last_of(s->dev[1].ctx).number == UINT64_MAX)
+		err = EIO;
+	return err;
 }
 
 TEST_F(access, race)
 {
-	struct looker looker = { .s = &self->s };
 	unsigned int i, rounds = mkt_rounds(400, 60);
 	uint64_t number, before = 0;
-	pthread_t thread;
+	struct mkt_loop loop = {};
 
-	ASSERT_EQ(0, pthread_create(&thread, NULL, look, &looker));
+	ASSERT_EQ(0, mkt_loop_start(&loop, look, &self->s));
 	for (i = 0; i < rounds; i++) {
 		/* any key portion, bound or not */
 		uint32_t rkey = (self->s.key[1]->rkey & ~0xffu) | (i & 0xff);
@@ -626,9 +613,7 @@ TEST_F(access, race)
 		EXPECT_LE(before, number);
 		before = number;
 	}
-	__atomic_store_n(&looker.stop, true, __ATOMIC_RELAXED);
-	pthread_join(thread, NULL);
-	EXPECT_EQ(0, looker.err);
+	EXPECT_EQ(0, mkt_loop_end(&loop));
 	EXPECT_NE(0, before);
 }
 

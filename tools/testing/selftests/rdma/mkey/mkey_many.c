@@ -396,10 +396,8 @@ TEST_F(many, at_once)
 		}
 		ASSERT_EQ(0, mkt_loop_start(&t[i].loop, many_step, &t[i]));
 	}
-	for (i = 0; i < 4; i++) {
-		EXPECT_TRUE(mkt_until(t[i].loop.rounds >= rounds || t[i].loop.err));
-		EXPECT_EQ(0, mkt_loop_end(&t[i].loop));
-	}
+	for (i = 0; i < 4; i++)
+		EXPECT_EQ(0, mkt_loop_wait(&t[i].loop, rounds));
 	ASSERT_EQ(0, ibmkey_query(self->key[0], &info));
 	for (k = 1; k < MANY; k++) {
 		struct ibmkey_info other;

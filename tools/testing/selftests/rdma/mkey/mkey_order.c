@@ -7,10 +7,10 @@
  * needs: netem
  * sets: long smp
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 #include "request.h"
 
@@ -258,43 +258,36 @@ TEST_F(order, invalidation)
 }
 
 struct order_thread {
+	struct mkt_loop loop;
 	struct order_queue queue[QPS / THREADS];
-	unsigned int rounds;
-	pthread_t tid;
-	int err;
 };
 
-static void *order_loop(void *arg)
+static int order_step(void *arg, unsigned int round)
 {
 	struct order_thread *thread = arg;
-	unsigned int i, k;
+	unsigned int k;
+	int err = 0;
 
-	for (i = 0; i < thread->rounds && !thread->err; i++)
-		for (k = 0; k < QPS / THREADS && !thread->err; k++)
-			thread->err = order_round(&thread->queue[k]);
-	return NULL;
+	for (k = 0; k < QPS / THREADS && !err; k++)
+		err = order_round(&thread->queue[k]);
+	return err;
 }
 
 TEST_F(order, eight_queues_in_four_threads)
 {
 	struct order_thread *thread = calloc(THREADS, sizeof(*thread));
-	unsigned int i, k;
+	unsigned int i, k, rounds = variant->netem ? mkt_rounds(30, 6) : mkt_rounds(1000, 24);
 
 	ASSERT_NE(NULL, thread);
-	for (i = 0; i < THREADS; i++) {
-		thread[i].rounds = variant->netem ? mkt_rounds(30, 6) : mkt_rounds(1000, 24);
+	for (i = 0; i < THREADS; i++)
 		for (k = 0; k < QPS / THREADS; k++) {
 			ASSERT_EQ(0, order_open(&thread[i].queue[k], &self->s,
 						variant->flags, 2 * i + k));
 		}
-	}
+	for (i = 0; i < THREADS; i++)
+		ASSERT_EQ(0, mkt_loop_start(&thread[i].loop, order_step, &thread[i]));
 	for (i = 0; i < THREADS; i++) {
-		ASSERT_EQ(0, pthread_create(&thread[i].tid, NULL, order_loop,
-					    &thread[i]));
-	}
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(thread[i].tid, NULL);
-		EXPECT_EQ(0, thread[i].err);
+		EXPECT_EQ(0, mkt_loop_wait(&thread[i].loop, rounds));
 		for (k = 0; k < QPS / THREADS; k++)
 			order_close(&thread[i].queue[k]);
 	}

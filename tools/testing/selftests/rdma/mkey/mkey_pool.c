@@ -4,10 +4,10 @@
  * and threads get different keys.
  * sets: smp
  */
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 
 #define POOL_KEYS 5
@@ -183,46 +183,34 @@ TEST_F(pool, arguments)
 }
 
 struct pool_thread {
-	pthread_t thread;
+	struct mkt_loop loop;
 	struct ibmkey_pool *pool;
 	struct mkt_leaf *leaf;
-	unsigned int number, rounds, none;
-	int err;
+	unsigned int number, none;
 };
 
-static void *pool_run(void *arg)
+static int pool_step(void *arg, unsigned int round)
 {
 	struct pool_thread *t = arg;
-	unsigned int i;
+	struct ibv_mr *key = ibmkey_pool_get(t->pool);
+	struct ibmkey_block block;
+	struct ibmkey_info info;
+	int err;
 
-	for (i = 0; i < t->rounds && !t->err; i++) {
-		struct ibv_mr *key = ibmkey_pool_get(t->pool);
-		struct ibmkey_block block;
-		struct ibmkey_info info;
-
-		while (!key && errno == EAGAIN) {
-			t->none++;
-			sched_yield();
-			key = ibmkey_pool_get(t->pool);
-		}
-		if (!key) {
-			t->err = errno;
-			break;
-		}
-		/*
-		 * no other thread has the key: it keeps the binding that was
-		 * made here
-		 */
-		t->err = key->length ? EBADMSG : 0;
-		t->err = t->err ?: pool_bind(key, t->leaf, t->number);
-		t->err = t->err ?: ibmkey_query_layout(key, &info, 0, NULL, 1,
-						       &block);
-		if (!t->err && (info.num_entries != 1 ||
-				block.addr != t->leaf->addr + t->number))
-			t->err = EBADMSG;
-		t->err = t->err ?: ibmkey_pool_put(t->pool, key);
+	while (!key && errno == EAGAIN) {
+		t->none++;
+		sched_yield();
+		key = ibmkey_pool_get(t->pool);
 	}
-	return NULL;
+	if (!key)
+		return errno;
+	/* no other thread has the key: it keeps the binding that was made here */
+	err = key->length ? EBADMSG : 0;
+	err = err ?: pool_bind(key, t->leaf, t->number);
+	err = err ?: ibmkey_query_layout(key, &info, 0, NULL, 1, &block);
+	if (!err && (info.num_entries != 1 || block.addr != t->leaf->addr + t->number))
+		err = EBADMSG;
+	return err ?: ibmkey_pool_put(t->pool, key);
 }
 
 /* more threads than keys */
@@ -235,13 +223,10 @@ TEST_F(pool, threads)
 		t[i].pool = self->pool;
 		t[i].leaf = self->leaf;
 		t[i].number = i;
-		t[i].rounds = mkt_scale(400, 40);
-		ASSERT_EQ(0, pthread_create(&t[i].thread, NULL, pool_run,
-					    &t[i]));
+		ASSERT_EQ(0, mkt_loop_start(&t[i].loop, pool_step, &t[i]));
 	}
 	for (i = 0; i < ARRAY_SIZE(t); i++) {
-		ASSERT_EQ(0, pthread_join(t[i].thread, NULL));
-		EXPECT_EQ(0, t[i].err);
+		EXPECT_EQ(0, mkt_loop_wait(&t[i].loop, mkt_scale(400, 40)));
 		none += t[i].none;
 	}
 	TH_LOG("%u times there was none", none);

@@ -6,7 +6,6 @@
  * sets: smp
  */
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -37,21 +36,20 @@ FIXTURE_TEARDOWN(race)
 
 struct race_thread {
 	struct race *race;
-	pthread_t tid;
+	struct mkt_loop loop;
 	struct mkt_rng rng;
-	int err;
+	struct ibv_mr *key;
 };
 
 struct race {
 	FIXTURE_DATA(race) *self;
 	struct race_thread thread[THREADS];
-	atomic_bool stop, failed;
 	_Atomic uint32_t name;		/* of the region of the moment */
 	_Atomic uint32_t gone;		/* the name of the last region, or 0 while there is one */
 	atomic_uint done, refused;	/* by all of them */
 };
 
-static int race_start(struct race *race, void *(*loop)(void *))
+static int race_start(struct race *race, int (*step)(void *thread, unsigned int round))
 {
 	unsigned int i;
 	int err = 0;
@@ -61,7 +59,8 @@ static int race_start(struct race *race, void *(*loop)(void *))
 
 		thread->race = race;
 		thread->rng.state = mkt_rand(&race->self->rng);
-		err = pthread_create(&thread->tid, NULL, loop, thread);
+		thread->key = ibmkey_alloc(race->self->c.dev.pd, 1);
+		err = thread->key ? mkt_loop_start(&thread->loop, step, thread) : errno;
 	}
 	return err;
 }
@@ -72,12 +71,23 @@ static bool race_goes_on(bool met, unsigned int i, unsigned int rounds)
 	return i < rounds || (!met && i < 1000 * rounds);
 }
 
+/* the first error of any thread, or 0 */
+static int race_error(struct race *race)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < THREADS && !err; i++)
+		err = atomic_load(&race->thread[i].loop.err);
+	return err;
+}
+
 /* waits until a thread has done something, or has failed */
 static void race_wait(struct race *race)
 {
 	unsigned int done = atomic_load(&race->done);
 
-	while (atomic_load(&race->done) == done && !atomic_load(&race->failed))
+	while (atomic_load(&race->done) == done && !race_error(race))
 		sched_yield();
 }
 
@@ -87,12 +97,9 @@ static int race_end(struct race *race)
 	unsigned int i;
 	int err = 0;
 
-	atomic_store(&race->stop, true);
 	for (i = 0; i < THREADS; i++) {
-		struct race_thread *thread = &race->thread[i];
-
-		pthread_join(thread->tid, NULL);
-		err = err ?: thread->err;
+		err = mkt_loop_end(&race->thread[i].loop) ?: err;
+		err = ibv_dereg_mr(race->thread[i].key) ?: err;
 	}
 	return err;
 }
@@ -101,40 +108,28 @@ static int race_end(struct race *race)
 #define LIST "/sys/kernel/debug/ib_mkey/leaves"
 
 /* binds the current MR, which may change meanwhile */
-static void *race_bind(void *arg)
+static int race_bind(void *arg, unsigned int round)
 {
 	struct race_thread *thread = arg;
 	struct race *race = thread->race;
-	struct ibv_mr *key = ibmkey_alloc(race->self->c.dev.pd, 1);
-	struct ibv_sge sge = { .length = 100 };
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)race->self->c.arena.mem[0].host,
+		.length = 100,
+		.lkey = atomic_load(&race->name),
+	};
+	int err = ibv_rereg_mr_sg(thread->key, MKT_ACCESS_ALL, 1, &sge);
 
-	if (!key)
-		thread->err = errno;
-	while (!thread->err && !atomic_load(&race->stop)) {
-		int err;
-
-		sge.addr = (uintptr_t)race->self->c.arena.mem[0].host;
-		sge.lkey = atomic_load(&race->name);
-		err = ibv_rereg_mr_sg(key, MKT_ACCESS_ALL, 1, &sge);
-		if (!err) {
-			atomic_fetch_add(&race->done, 1);
-			sched_yield();
-			/* The MR cannot go while the key is bound. */
-			if (atomic_load(&race->gone) == sge.lkey)
-				thread->err = EADDRNOTAVAIL;
-		} else if (err == ENOENT) {
-			race->refused += sge.lkey != 0;
-		} else {
-			thread->err = err;
-		}
-		if (mkt_rand(&thread->rng) & 1)
-			thread->err = thread->err ?: ibmkey_unbind(key);
+	if (err == ENOENT) {
+		race->refused += sge.lkey != 0;
+		err = 0;
+	} else if (!err) {
+		atomic_fetch_add(&race->done, 1);
+		sched_yield();
+		/* The MR cannot go while the key is bound. */
+		if (atomic_load(&race->gone) == sge.lkey)
+			return EADDRNOTAVAIL;
 	}
-	if (thread->err)
-		atomic_store(&race->failed, true);
-	if (key && ibv_dereg_mr(key))
-		thread->err = thread->err ?: EBUSY;
-	return NULL;
+	return err || mkt_rand(&thread->rng) & 1 ? err : ibmkey_unbind(thread->key);
 }
 
 /*
@@ -178,37 +173,30 @@ TEST_F(race, bind_and_deregister)
 	TH_LOG("%u binds, %u came too late, %u times busy", race.done, race.refused, busy);
 }
 
-/*
- * all threads use one handle: each command finds a key, none, or another object
- */
-static void *race_handles(void *arg)
+/* all threads use one handle: each command finds a key, none, or another object */
+static int race_handles(void *arg, unsigned int round)
 {
 	struct race_thread *thread = arg;
 	struct race *race = thread->race;
+	/* the command points to memory of this copy */
 	struct mkt_commands c = race->self->c;
+	uint32_t handle = atomic_load(&race->name);
+	struct mkt_ioctl cmd;
+	int err;
 
-	/* the thread's own commands, on handles that others use, too */
-	while (!thread->err && !atomic_load(&race->stop)) {
-		enum mkt_what what = mkt_between(&thread->rng, BIND_LIST, UNBIND);
-		uint32_t handle = atomic_load(&race->name);
-		struct mkt_ioctl cmd;
-		int err;
-
-		if (mkt_between(&thread->rng, 0, 9))
-			mkt_command_build(&c, &cmd, what);
-		else
-			mkt_raw_mr_destroy(&cmd, handle);
-		cmd.attr[0].data = handle;
-		/* the command points to memory of this copy */
-		err = mkt_ioctl_run(c.dev.ctx, &cmd);
-		if (!err)
-			race->done++;
-		else if (err == ENOENT || err == EBUSY || err == EINVAL)
-			race->refused++;
-		else
-			thread->err = err;
-	}
-	return NULL;
+	if (mkt_between(&thread->rng, 0, 9))
+		mkt_command_build(&c, &cmd, mkt_between(&thread->rng, BIND_LIST, UNBIND));
+	else
+		mkt_raw_mr_destroy(&cmd, handle);
+	cmd.attr[0].data = handle;
+	err = mkt_ioctl_run(c.dev.ctx, &cmd);
+	if (!err)
+		race->done++;
+	else if (err == ENOENT || err == EBUSY || err == EINVAL)
+		race->refused++;
+	else
+		return err;
+	return 0;
 }
 
 TEST_F(race, use_and_destroy)
@@ -263,42 +251,24 @@ static int race_read_list(void)
 }
 
 /*
- * Looks at all keys: the first thread deregisters an MR to which a key is bound, which is refused,
- * and the others list the leaves.
+ * Looks at all keys: the first thread deregisters the MR to which its key is bound, which is
+ * refused, and the others list the leaves.
  */
-static void *race_look(void *arg)
+static int race_look(void *arg, unsigned int round)
 {
 	struct race_thread *thread = arg;
 	struct race *race = thread->race;
-	struct ibv_pd *pd = race->self->c.dev.pd;
-	void *host = race->self->c.arena.mem[0].host;
-	struct ibv_sge sge = { .addr = (uintptr_t)host, .length = 100 };
-	struct ibv_mr *key = NULL, *mr = NULL;
+	struct mkt_leaf *leaf = &race->self->c.arena.leaf[1];
+	int err;
 
-	if (thread == &race->thread[0]) {
-		mr = ibv_reg_mr(pd, host, 100, IBV_ACCESS_LOCAL_WRITE);
-		key = ibmkey_alloc(pd, 1);
-		if (!mr || !key) {
-			thread->err = errno;
-		} else {
-			sge.lkey = mr->lkey;
-			thread->err = ibv_rereg_mr_sg(key, 0, 1, &sge);
-		}
-	}
-	while (!thread->err && !atomic_load(&race->stop)) {
-		if (!mr)
-			thread->err = race_read_list();
-		else if (ibv_dereg_mr(mr) != EBUSY)
-			thread->err = EADDRNOTAVAIL;
-		atomic_fetch_add(&race->done, 1);
-	}
-	if (thread->err)
-		atomic_store(&race->failed, true);
-	if (key && ibv_dereg_mr(key))
-		thread->err = thread->err ?: EBUSY;
-	if (mr && ibv_dereg_mr(mr))
-		thread->err = thread->err ?: EBUSY;
-	return NULL;
+	if (thread != &race->thread[0])
+		err = race_read_list();
+	else if (!round)
+		err = mkt_bind_range(thread->key, 0, leaf->mr, leaf->addr, 100);
+	else
+		err = ibv_dereg_mr(leaf->mr) == EBUSY ? 0 : EADDRNOTAVAIL;
+	atomic_fetch_add(&race->done, 1);
+	return err;
 }
 
 /* binds a new key to all leaves, destroys it, and deregisters one of the leaves at once */
@@ -335,7 +305,7 @@ TEST_F(race, look_and_destroy)
 		ASSERT_NE(NULL, leaf[i]);
 	}
 	ASSERT_EQ(0, race_start(&race, race_look));
-	for (i = 0; race_goes_on(race.done, i, rounds) && !atomic_load(&race.failed); i++) {
+	for (i = 0; race_goes_on(race.done, i, rounds) && !race_error(&race); i++) {
 		at = mkt_between(&self->rng, 0, LEAVES - 1);
 		ASSERT_EQ(0, race_bind_and_go(self, leaf, at));
 		leaf[at] = ibv_reg_mr(self->c.dev.pd, host, 100, IBV_ACCESS_LOCAL_WRITE);
@@ -349,26 +319,16 @@ TEST_F(race, look_and_destroy)
 }
 
 /* allocates a little of a plentiful device memory */
-static void *race_dm(void *arg)
+static int race_dm(void *arg, unsigned int round)
 {
 	struct race_thread *thread = arg;
-	struct race *race = thread->race;
-	struct ibv_context *ctx = race->self->c.dev.ctx;
+	struct ibv_alloc_dm_attr attr = { .length = mkt_between(&thread->rng, 1, 8192) };
+	struct ibv_dm *dm = ibv_alloc_dm(thread->race->self->c.dev.ctx, &attr);
 
-	while (!thread->err && !atomic_load(&race->stop)) {
-		struct ibv_alloc_dm_attr attr = {
-			.length = mkt_between(&thread->rng, 1, 8192),
-		};
-		struct ibv_dm *dm = ibv_alloc_dm(ctx, &attr);
-
-		if (!dm) {
-			thread->err = errno;
-			break;
-		}
-		race->done++;
-		thread->err = ibv_free_dm(dm);
-	}
-	return NULL;
+	if (!dm)
+		return errno;
+	thread->race->done++;
+	return ibv_free_dm(dm);
 }
 
 TEST_F(race, device_memory)

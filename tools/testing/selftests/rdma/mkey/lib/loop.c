@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A thread that does one thing again and again. */
+#include <unistd.h>
+
 #include "loop.h"
+#include "mkey_test.h"
 
 static void *mkt_loop_run(void *arg)
 {
@@ -27,4 +30,13 @@ int mkt_loop_end(struct mkt_loop *loop)
 	atomic_store(&loop->stop, true);
 	pthread_join(loop->tid, NULL);
 	return atomic_load(&loop->err);
+}
+
+int mkt_loop_wait(struct mkt_loop *loop, unsigned int rounds)
+{
+	while (atomic_load(&loop->rounds) < rounds && !atomic_load(&loop->err)) {
+		usleep(1000);
+		mkt_alive();
+	}
+	return mkt_loop_end(loop);
 }

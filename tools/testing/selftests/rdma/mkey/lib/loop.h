@@ -21,5 +21,7 @@ struct mkt_loop {
 int mkt_loop_start(struct mkt_loop *loop, int (*step)(void *arg, unsigned int round), void *arg);
 /* ends the thread after a round; returns the error, or 0 */
 int mkt_loop_end(struct mkt_loop *loop);
+/* the same after @rounds rounds */
+int mkt_loop_wait(struct mkt_loop *loop, unsigned int rounds);
 
 #endif /* MKEY_TEST_LOOP_H */
