@@ -69,6 +69,12 @@ static int order_bind(struct mkt_commands *c, uint32_t handle,
 #define EXPECT_REFUSED(error)							\
 	EXPECT_EQ(error, order_bind(&self->c, self->c.key->handle, &self->bind))
 
+/* corrects a mistake; the next one of the list has the error */
+#define STEP(error, correction) do {						\
+	correction;								\
+	EXPECT_REFUSED(error);							\
+} while (0)
+
 /* the last steps are the same for each kind of layout, which has no other mistakes */
 #define EXPECT_LAST_STEPS() do {						\
 	self->bind.rkey = self->c.key->rkey;					\
@@ -117,43 +123,32 @@ TEST_F(ioctl_order, list)
 	self->bind.reserved = 0;
 	self->bind.entry_size++;
 	EXPECT_REFUSED(EINVAL);
-	self->bind.entry_size--;
-	EXPECT_REFUSED(ENOSPC);
-	self->bind.num_entries = 5;
-	EXPECT_REFUSED(EINVAL);
-	self->bind.access = IBV_ACCESS_LOCAL_WRITE;
-	EXPECT_REFUSED(ENOSPC);
-	self->bind.num_entries = 2;
-	EXPECT_REFUSED(EFAULT);
+	STEP(ENOSPC, self->bind.entry_size--);
+	STEP(EINVAL, self->bind.num_entries = 5);
+	STEP(ENOSPC, self->bind.access = IBV_ACCESS_LOCAL_WRITE);
+	STEP(EFAULT, self->bind.num_entries = 2);
 
 	/* entry by entry */
 	self->bind.entries = (uintptr_t)c->sge;
 	c->sge[0] = (struct ib_uverbs_mkey_sge){ .lkey = self->unknown, .comp_mask = 1 };
 	c->sge[1] = c->sge[0];
 	EXPECT_REFUSED(EINVAL);
-	c->sge[0].comp_mask = 0;
-	EXPECT_REFUSED(ENOENT);
-	c->sge[0].lkey = c->key->lkey;
-	EXPECT_REFUSED(ELOOP);
-	c->sge[0].lkey = self->readable->lkey;
-	EXPECT_REFUSED(EINVAL);
-	c->sge[1].comp_mask = 0;
-	EXPECT_REFUSED(ENOENT);
+	STEP(ENOENT, c->sge[0].comp_mask = 0);
+	STEP(ELOOP, c->sge[0].lkey = c->key->lkey);
+	STEP(EINVAL, c->sge[0].lkey = self->readable->lkey);
+	STEP(ENOENT, c->sge[1].comp_mask = 0);
 	c->sge[1].lkey = self->readable->lkey;
 
 	/* the layout as a whole */
 	c->sge[1].addr = 2;
 	c->sge[1].length = UINT64_MAX;
 	EXPECT_REFUSED(EINVAL);
-	c->sge[0].length = 1;
-	EXPECT_REFUSED(EOVERFLOW);
-	c->sge[1].length = 1;
-	EXPECT_REFUSED(EACCES);
+	STEP(EOVERFLOW, c->sge[0].length = 1);
+	STEP(EACCES, c->sge[1].length = 1);
 	self->bind.access = 0;
 	self->bind.rkey = 1;
 	EXPECT_REFUSED(ERANGE);
-	c->sge[0].addr = (uintptr_t)c->bytes;
-	EXPECT_REFUSED(ERANGE);
+	STEP(ERANGE, c->sge[0].addr = (uintptr_t)c->bytes);
 	c->sge[1].addr = (uintptr_t)c->bytes;
 	EXPECT_LAST_STEPS();
 }
@@ -165,18 +160,12 @@ TEST_F(ioctl_order, interleaved)
 	self->bind = mkt_raw_interleaved(IBV_ACCESS_ON_DEMAND, c->nowhere, 0, c->nowhere,
 					 UINT32_MAX);
 	EXPECT_REFUSED(EINVAL);
-	self->bind.num_dims = IB_MKEY_MAX_DIMS + 1;
-	EXPECT_REFUSED(EINVAL);
-	self->bind.num_dims = 2;
-	EXPECT_REFUSED(EFAULT);
-	self->bind.repeat_count = (uintptr_t)c->repeat;
-	EXPECT_REFUSED(ENOSPC);
-	self->bind.num_entries = 5;
-	EXPECT_REFUSED(EINVAL);
-	self->bind.access = IBV_ACCESS_LOCAL_WRITE;
-	EXPECT_REFUSED(ENOSPC);
-	self->bind.num_entries = 2;
-	EXPECT_REFUSED(EFAULT);
+	STEP(EINVAL, self->bind.num_dims = IB_MKEY_MAX_DIMS + 1);
+	STEP(EFAULT, self->bind.num_dims = 2);
+	STEP(ENOSPC, self->bind.repeat_count = (uintptr_t)c->repeat);
+	STEP(EINVAL, self->bind.num_entries = 5);
+	STEP(ENOSPC, self->bind.access = IBV_ACCESS_LOCAL_WRITE);
+	STEP(EFAULT, self->bind.num_entries = 2);
 
 	/* block by block */
 	self->bind.entries = (uintptr_t)c->block;
@@ -185,24 +174,18 @@ TEST_F(ioctl_order, interleaved)
 	c->block[0].stride[2] = 1;
 	c->block[1] = c->block[0];
 	EXPECT_REFUSED(EINVAL);
-	c->block[0].stride[2] = 0;
-	EXPECT_REFUSED(ENOENT);
-	c->block[0].lkey = self->readable->lkey;
-	EXPECT_REFUSED(EINVAL);
-	c->block[1].stride[2] = 0;
-	EXPECT_REFUSED(ENOENT);
+	STEP(ENOENT, c->block[0].stride[2] = 0);
+	STEP(EINVAL, c->block[0].lkey = self->readable->lkey);
+	STEP(ENOENT, c->block[1].stride[2] = 0);
 	c->block[1].lkey = self->readable->lkey;
 
 	/* the layout as a whole */
 	c->repeat[1] = 0;
 	c->block[1].bytes_count = UINT64_MAX;
 	EXPECT_REFUSED(EINVAL);
-	c->repeat[1] = 2;
-	EXPECT_REFUSED(EINVAL);
-	c->block[0].bytes_count = 1;
-	EXPECT_REFUSED(EOVERFLOW);
-	c->block[1].bytes_count = 1;
-	EXPECT_REFUSED(EACCES);
+	STEP(EINVAL, c->repeat[1] = 2);
+	STEP(EOVERFLOW, c->block[0].bytes_count = 1);
+	STEP(EACCES, c->block[1].bytes_count = 1);
 	self->bind.access = 0;
 	self->bind.rkey = 1;
 	EXPECT_REFUSED(ERANGE);
@@ -218,8 +201,7 @@ TEST_F(ioctl_order, indexed)
 	self->bind = mkt_raw_indexed(IBV_ACCESS_ON_DEMAND, c->nowhere);
 	self->bind.num_entries = UINT32_MAX;
 	EXPECT_REFUSED(EINVAL);
-	self->bind.num_entries = 1;
-	EXPECT_REFUSED(EFAULT);
+	STEP(EFAULT, self->bind.num_entries = 1);
 	self->bind.entries = (uintptr_t)&c->indexed;
 	c->indexed = (struct ib_uverbs_mkey_indexed){
 		.indices = (uintptr_t)c->nowhere,
@@ -229,26 +211,19 @@ TEST_F(ioctl_order, indexed)
 		.comp_mask = 1,
 	};
 	EXPECT_REFUSED(EINVAL);
-	c->indexed.comp_mask = 0;
-	EXPECT_REFUSED(EINVAL);
-	self->bind.access = IBV_ACCESS_LOCAL_WRITE;
-	EXPECT_REFUSED(ENOSPC);
-	c->indexed.num_indices = 3;
-	EXPECT_REFUSED(EINVAL);
-	c->indexed.index_bytes = 8;
-	EXPECT_REFUSED(EFAULT);
-	c->indexed.indices = (uintptr_t)c->indices;
-	EXPECT_REFUSED(ENOENT);
+	STEP(EINVAL, c->indexed.comp_mask = 0);
+	STEP(ENOSPC, self->bind.access = IBV_ACCESS_LOCAL_WRITE);
+	STEP(EINVAL, c->indexed.num_indices = 3);
+	STEP(EFAULT, c->indexed.index_bytes = 8);
+	STEP(ENOENT, c->indexed.indices = (uintptr_t)c->indices);
 	c->indexed.lkey = self->readable->lkey;
 
 	/* the layout as a whole */
 	c->indices[2] = UINT64_MAX;
 	c->indexed.unit = 2;
 	EXPECT_REFUSED(EINVAL);
-	c->indexed.bytes_count = 1;
-	EXPECT_REFUSED(EOVERFLOW);
-	c->indices[2] = 1;
-	EXPECT_REFUSED(EACCES);
+	STEP(EOVERFLOW, c->indexed.bytes_count = 1);
+	STEP(EACCES, c->indices[2] = 1);
 	self->bind.access = 0;
 	self->bind.rkey = 1;
 	EXPECT_REFUSED(ERANGE);
