@@ -11,8 +11,6 @@
 
 #include "mkey_harness.h"
 #include "raw.h"
-#include "request.h"
-#include "slow.h"
 
 #define PAGE 4096
 #define COUNTERS "/sys/kernel/debug/ib_mkey/counters"
@@ -63,18 +61,10 @@ FIXTURE(counters)
 
 FIXTURE_SETUP(counters)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		/* a request that is sent again would be counted again */
-		.flags = MKT_QP_PATIENT,
-		.host = 4 * PAGE,
-		.max_entries = 4,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
+	/* a request that is sent again would be counted again */
+	MKT_SETUP(&self->s, .flags = MKT_QP_PATIENT, .host = 4 * PAGE, .max_entries = 4);
 	if (counts_read(&self->before, NULL) != COUNTS)
 		SKIP(return, "%s cannot be read", COUNTERS);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	self->fresh = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->fresh);
@@ -257,96 +247,6 @@ TEST_F(counters, memory)
 	/* not to be unmapped twice */
 	munmap(self->fresh + PAGE, 3 * PAGE);
 	self->fresh = NULL;
-}
-
-FIXTURE(rebound)
-{
-	struct mkt_setup s;
-	struct counts before;
-	struct mkt_slow slow;
-	struct mkt_request text;
-	/* of side 1, on demand */
-	struct ibv_mr *odp;
-	bool open;
-};
-
-FIXTURE_SETUP(rebound)
-{
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.flags = MKT_QP_PATIENT,
-		.host = 4 * PAGE,
-		.max_entries = 4,
-	};
-
-	MKT_OPEN_EXTENDED(self->s.dev);
-	SLOW_TRY(mkt_slow_try(&self->slow, self->s.dev, 4 * PAGE));
-	self->open = true;
-	if (counts_read(&self->before, NULL) != COUNTS)
-		SKIP(return, "%s cannot be read", COUNTERS);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-	ASSERT_EQ(0, mkt_request_init(&self->text, self->s.dev[1].pd, PAGE));
-	self->odp = ibv_reg_mr(self->s.dev[1].pd, self->slow.map, self->slow.size,
-			       MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
-	ASSERT_NE(NULL, self->odp);
-}
-
-FIXTURE_TEARDOWN(rebound)
-{
-	if (!self->open)
-		return;
-	if (self->odp) {
-		EXPECT_EQ(0, ibmkey_unbind(self->s.key[1]));
-		EXPECT_EQ(0, ibv_dereg_mr(self->odp));
-	}
-	mkt_request_free(&self->text);
-	EXPECT_EQ(0, mkt_teardown(&self->s));
-	mkt_slow_close(&self->slow);
-}
-
-/*
- * The key gets a shorter layout between the two packets of a response to a READ. rxe compares
- * the range with the MR's when the request arrives, not for each packet.
- */
-TEST_F(rebound, shorter)
-{
-	struct mkt_end *plain = self->s.plain;
-	struct ibmkey_range range = {
-		.addr = (uintptr_t)self->slow.map,
-		.length = 2 * PAGE,
-		.lkey = self->odp->lkey,
-	};
-	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
-	struct mkt_wr wr = {
-		.op = MKT_READ,
-		.sge[0] = { .addr = plain[0].addr, .length = 2048, .lkey = plain[0].mr->lkey },
-		.num_sge = 1,
-		.remote_addr = PAGE - 1024,
-		.rkey = self->s.key[1]->rkey,
-	};
-	struct ibmkey_wr rebind;
-	struct ibv_wc wc;
-
-	ASSERT_EQ(0, ibmkey_bind_list(self->s.key[1], MKT_ACCESS_ALL, 1, &range));
-	EXPECT_COUNT("binds", 1);
-	mkt_slow_hold(&self->slow, true);
-	ASSERT_EQ(0, mkt_post_send(&self->s.pair.end[0], &wr, 1));
-	ASSERT_EQ(0, mkt_slow_wait(&self->slow, 1));
-	range.addr = plain[1].addr;
-	range.length = PAGE;
-	range.lkey = plain[1].mr->lkey;
-	self->text.length = ibmkey_describe(&bind, self->text.text, self->text.room);
-	rebind = mkt_request_wr(&self->text, self->s.key[1]);
-	ASSERT_EQ(0, ibmkey_post_bind(self->s.pair.end[1].qp, &rebind, 2, IBV_SEND_SIGNALED));
-	ASSERT_EQ(0, mkt_poll(&self->s.pair.end[1], &wc));
-	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
-	/* the first packet's page */
-	self->before.of[COUNTS - 1]++;
-	EXPECT_COUNT("binds", 1);
-	mkt_slow_hold(&self->slow, false);
-	ASSERT_EQ(0, mkt_poll(&self->s.pair.end[0], &wc));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, wc.status);
-	EXPECT_COUNT("refused_unbound", 1);
 }
 
 TEST_HARNESS_MAIN

@@ -242,136 +242,36 @@ TEST_F(revocable, two_leaves_go_at_once)
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 }
 
-/* a revocable key and has many leaves, which a thread binds again and again */
-
-/* more leaves than the kernel looks at in one critical section */
-#define LEAVES 700
-
-/* a key that is bound again and again; each binding has @mr, an MR or a key, at another place */
-struct revocable_long {
-	struct ibv_mr *key, *mr, *other[LEAVES];
-	uint64_t addr;	/* of the other leaves */
-	uint64_t at;	/* of @mr */
-};
-
-static int revocable_long_make(struct revocable_long *l, struct mkt_dev *dev, void *at)
+static int revocable_again(void *arg, unsigned int round)
 {
-	struct ibmkey_alloc_attr attr = {
-		.max_entries = LEAVES + 1,
-		.flags = IBMKEY_ALLOC_REVOCABLE,
-	};
-	unsigned int i;
+	FIXTURE_DATA(revocable) *self = arg;
 
-	l->addr = (uintptr_t)at;
-	l->at = l->addr;
-	l->key = ibmkey_alloc_ex(dev->pd, &attr);
-	l->mr = ibv_reg_mr(dev->pd, at, 64, 0);
-	for (i = 0; i < LEAVES; i++) {
-		l->other[i] = ibv_reg_mr(dev->pd, at, 64, 0);
-		if (!l->other[i])
-			return errno;
-	}
-	return l->key && l->mr ? 0 : errno;
-}
-
-/* binds the key to all leaves; @mr is the first or the last one */
-static int revocable_long_bind(struct revocable_long *l, bool last)
-{
-	struct ibmkey_range range[LEAVES + 1] = {};
-	unsigned int i;
-
-	for (i = 0; i <= LEAVES; i++) {
-		range[i].addr = l->addr;
-		range[i].length = 1;
-		range[i].lkey = l->other[(i + last + LEAVES - 1) % LEAVES]->lkey;
-	}
-	i = last ? LEAVES : 0;
-	range[i].addr = l->at;
-	range[i].lkey = l->mr->lkey;
-	return ibmkey_bind_list(l->key, 0, LEAVES + 1, range);
-}
-
-static int revocable_long_free(struct revocable_long *l)
-{
-	int err = ibv_dereg_mr(l->key);
-	unsigned int i;
-
-	if (l->mr && !err)
-		err = ibv_dereg_mr(l->mr);
-	for (i = 0; i < LEAVES && !err; i++)
-		err = ibv_dereg_mr(l->other[i]);
-	return err;
-}
-
-static int revocable_long_step(void *arg, unsigned int round)
-{
-	int err = revocable_long_bind(arg, round & 1);
-
-	/* a thread that wakes up interrupts the other one */
-	usleep(100 + round % 64 * 30);
-	return err;
-}
-
-/* the kernel looks at all leaves of a key, some at a time */
-TEST_F(revocable, a_key_of_many_leaves)
-{
-	static struct revocable_long l;
-	bool last;
-
-	ASSERT_EQ(0, revocable_long_make(&l, &self->s.dev[0], self->s.arena[0].mem[0].host));
-	for (last = false;; last = true) {
-		ASSERT_EQ(0, revocable_long_bind(&l, last));
-		ASSERT_EQ(0, ibv_dereg_mr(l.mr));
-		l.mr = NULL;
-		EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(l.key));
-		if (last)
-			break;
-		l.mr = ibv_reg_mr(self->s.dev[0].pd, self->s.arena[0].mem[0].host, 64, 0);
-		ASSERT_NE(NULL, l.mr);
-	}
-	EXPECT_EQ(0, revocable_long_free(&l));
+	return revocable_bind(self, self->key[0], self->key[1]);
 }
 
 /*
- * A key of many leaves is bound while the kernel looks at its leaves. Its leaf, a key over the MR,
- * counts once. So a key that is not revocable keeps the leaf, and another revocable key stays
- * bound.
+ * Keys over a leaf are found while one of them is bound again and again. A key that is not
+ * revocable keeps the leaf, so another revocable key stays bound.
  */
-TEST_F(revocable, a_key_of_many_leaves_is_bound_meanwhile)
+TEST_F(revocable, a_key_is_bound_meanwhile)
 {
-	unsigned int i, done, rounds = mkt_scale(20000, 3000), binds = mkt_scale(3000, 300);
-	struct mkt_dev *dev = &self->s.dev[0];
-	struct ibv_mr *mr, *firm, *soft;
-	static struct revocable_long l;
+	struct ibv_mr *firm = revocable_key(&self->s.dev[1], 0);
+	unsigned int i, binds = mkt_scale(20000, 2000);
 	struct mkt_loop loop = {};
 
-	firm = revocable_key(dev, 0);
-	soft = revocable_key(dev, IBMKEY_ALLOC_REVOCABLE);
 	ASSERT_NE(NULL, firm);
-	ASSERT_NE(NULL, soft);
-	ASSERT_EQ(0, revocable_long_make(&l, dev, self->s.arena[0].mem[0].host));
-	mr = l.mr;
-	l.mr = revocable_key(dev, IBMKEY_ALLOC_REVOCABLE);
-	ASSERT_NE(NULL, l.mr);
-	ASSERT_EQ(0, mkt_bind_range(l.mr, 0, mr, l.addr, 1));
-	l.at = 0;
-	ASSERT_EQ(0, mkt_bind_range(firm, 0, l.mr, 0, 1));
-	ASSERT_EQ(0, mkt_bind_range(soft, 0, l.mr, 0, 1));
-	ASSERT_EQ(0, mkt_loop_start(&loop, revocable_long_step, &l));
-	for (i = 0; !atomic_load(&loop.err); i++) {
-		done = atomic_load(&loop.rounds);
-		if (done >= binds || (done >= 10 && i >= rounds))
-			break;
-		ASSERT_EQ(EBUSY, ibv_dereg_mr(mr));
-		ASSERT_EQ(IBMKEY_LIST, mkt_kind_of(soft));
+	ASSERT_EQ(0, revocable_bind(self, self->key[1], self->leaf));
+	ASSERT_EQ(0, revocable_bind(self, self->key[2], self->key[1]));
+	ASSERT_EQ(0, revocable_bind(self, firm, self->key[1]));
+	ASSERT_EQ(0, mkt_loop_start(&loop, revocable_again, self));
+	for (i = 0; atomic_load(&loop.rounds) < binds && !atomic_load(&loop.err); i++) {
+		ASSERT_EQ(EBUSY, ibv_dereg_mr(self->leaf));
+		ASSERT_EQ(IBMKEY_LIST, mkt_kind_of(self->key[2]));
 		mkt_alive();
 	}
 	EXPECT_EQ(0, mkt_loop_end(&loop));
 	TH_LOG("%u deregistrations during %u binds", i, atomic_load(&loop.rounds));
 	EXPECT_EQ(0, ibv_dereg_mr(firm));
-	EXPECT_EQ(0, ibv_dereg_mr(soft));
-	EXPECT_EQ(0, revocable_long_free(&l));
-	EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
 /* a READ succeeds with the right bytes, or it fails */

@@ -120,6 +120,32 @@ TEST_F(slow_request, rebinds_after_earlier_requests)
 }
 
 /*
+ * The key gets a shorter layout between the two packets of a response to a READ. rxe compares the
+ * range with that of the key when the request arrives, not for each packet.
+ */
+TEST_F(slow_request, a_layout_too_short_for_the_next_packet)
+{
+	struct slow_test *t = &self->t;
+	struct mkt_setup *s = &t->s;
+	struct ibv_mr *key = s->key[0];
+	struct mkt_wr read = mkt_plain_wr(s, 1, MKT_READ, 2048, PAGE - 1024, key->rkey);
+	struct ibmkey_refused_access access = {};
+	struct ibmkey_wr wr;
+
+	ASSERT_EQ(0, slow_bind_range(key, slow_range(slow_page(t, 0), 2 * PAGE, t->mr[0])));
+	mkt_slow_hold(&t->slow, true);
+	ASSERT_EQ(0, mkt_post_send(&s->pair.end[1], &read, 1));
+	ASSERT_EQ(0, mkt_slow_wait(&t->slow, 1));
+	wr = slow_bind(t, slow_plain(t, PAGE));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&t->other.end[0], &wr));
+	mkt_slow_hold(&t->slow, false);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, slow_status(&s->pair.end[1], 1));
+	ASSERT_EQ(0, ibmkey_query_refused_access(key, &access));
+	EXPECT_EQ(IB_UVERBS_MKEY_REASON_ACCESS_RANGE, access.reason);
+	ASSERT_EQ(0, mkt_pair_recover(&s->pair));
+}
+
+/*
  * A deregistration waits for two seconds at most, however many old bindings of slow accesses
  * there are. The first access ends after one second, the second one after two and a half.
  */
