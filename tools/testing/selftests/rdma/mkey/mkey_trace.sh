@@ -23,7 +23,7 @@ functions=(rxe_mr_copy rxe_requester rxe_receiver rxe_mr_do_atomic_op rxe_invali
 works() {
 	program mkey_matrix -v user -v dm_host &&
 		program mkey_window -t type_2 &&
-		program mkey_request -t list &&
+		program mkey_request -t binds_every_kind &&
 		program stock_mr -v mtu1024
 }
 
