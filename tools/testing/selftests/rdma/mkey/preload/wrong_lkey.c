@@ -4,33 +4,19 @@
  * of a key to it fails. Tests what a program says then.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <infiniband/verbs.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
-#undef ibv_reg_mr
-
-/*
- * The index of the MR is above the low eight bits. One of the functions below may call
- * another.
- */
+/* The index of the MR is above the low eight bits. */
 #define WRONG 0x500000
 
-static struct ibv_mr *wrong(struct ibv_mr *mr)
-{
-	if (mr)
-		mr->lkey |= WRONG;
-	return mr;
-}
-
-/* libibmkey registers memory by the ioctl, where the MR needs no struct ibv_mr */
+/* libibmkey registers memory by the ioctl */
 static void wrong_response(const struct ib_uverbs_ioctl_hdr *hdr)
 {
 	struct ib_uverbs_reg_mr_resp *resp = NULL;
@@ -62,22 +48,4 @@ int ioctl(int fd, unsigned long request, ...)
 	if (!ret && request == RDMA_VERBS_IOCTL)
 		wrong_response(arg);
 	return ret;
-}
-
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
-{
-	struct ibv_mr *(*next)(struct ibv_pd *pd, void *addr, size_t length, int access);
-
-	next = dlsym(RTLD_NEXT, "ibv_reg_mr");
-	return wrong(next(pd, addr, length, access));
-}
-
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-				unsigned int access)
-{
-	struct ibv_mr *(*next)(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-			       unsigned int access);
-
-	next = dlsym(RTLD_NEXT, "ibv_reg_mr_iova2");
-	return wrong(next(pd, addr, length, iova, access));
 }
