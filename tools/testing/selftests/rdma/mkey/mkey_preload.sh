@@ -22,8 +22,7 @@ for p in "$here/../lib/libibmkey-preload.so" /usr/lib/*/libibmkey/libibmkey-prel
 done
 [[ -n $preload ]] || skip_all "no libibmkey-preload.so; MKEY_PRELOAD= names it"
 
-# The IPv4 address of device N, and the index of its RoCE v2 GID.
-address_of() { in_ns "$1" ip -4 -o addr show dev "$(netdev_of "$1")" | awk '{ sub("/.*", "", $4); print $4; exit }'; }
+# The index of the RoCE v2 GID of device N.
 gid_of() {
 	local port=/sys/class/infiniband/${dev[$1]}/ports/1 i
 	for i in {0..15}; do

@@ -77,9 +77,7 @@ skeleton() { # N ADDRESS
 	in_ns "$1" insmod "$skeleton" address="$2"
 }
 skeleton_works() {
-	local at
-	at=$(in_ns 1 ip -4 -o addr show dev "$(netdev_of 1)" | awk '{ sub("/.*", "", $4); print $4; exit }')
-	skeleton 1 "$at" && rmmod mkey_skeleton
+	skeleton 1 "$(address_of 1)" && rmmod mkey_skeleton
 }
 skeleton_refused() { ! skeleton 0 "$1" && [[ ! -d /sys/module/mkey_skeleton ]]; }
 

@@ -62,6 +62,12 @@ netdev_of() {
 		sed -n 's/.* netdev \([^ ]*\).*/\1/p'
 }
 
+# address_of N: prints the IPv4 address of device N
+address_of() {
+	in_ns "$1" ip -4 -o addr show dev "$(netdev_of "$1")" |
+		awk '{ sub("/.*", "", $4); print $4; exit }'
+}
+
 # program NAME OPTIONS...: runs a test program; fails if a test of it is skipped
 program() {
 	local out

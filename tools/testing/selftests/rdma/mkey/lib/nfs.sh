@@ -36,12 +36,6 @@ nfs_in_net() {
 	fi
 }
 
-# nfs_address N: the IPv4 address of device N
-nfs_address() {
-	in_ns "$1" ip -4 -o addr show dev "$(netdev_of "$1")" |
-		awk '{ sub("/.*", "", $4); print $4; exit }'
-}
-
 # nfs_export ADDRESS: lets ADDRESS mount $nfs_behind, as the root of NFSv4
 nfs_export() {
 	# Of include/uapi/linux/nfsd/export.h: INSECURE_PORT, ASYNC, NOSUBTREECHECK, FSID.
@@ -59,7 +53,7 @@ nfs_export() {
 # least that it accepts.
 nfs_serve() {
 	nfs_in_net 0 mount -t nfsd nfsd /proc/fs/nfsd &&
-		nfs_export "$(nfs_address 1)" &&
+		nfs_export "$(address_of 1)" &&
 		echo 10 >/proc/fs/nfsd/nfsv4gracetime &&
 		echo "-3 +4 -4.0 +4.1 +4.2" >/proc/fs/nfsd/versions &&
 		echo "rdma 20049" >/proc/fs/nfsd/portlist &&
@@ -74,8 +68,8 @@ nfs_up() {
 		mount -t tmpfs -o mode=700 tmpfs "$nfs_behind" &&
 		truncate -s "$1" "$nfs_behind/file" &&
 		nfs_serve || return
-	options=vers=4.2,proto=rdma,port=20049,sec=sys,addr=$(nfs_address 0),clientaddr=$(nfs_address 1)
-	nfs_in_net 1 mount -i -t nfs4 -o "$options" "$(nfs_address 0):/" "$nfs_mnt"
+	options=vers=4.2,proto=rdma,port=20049,sec=sys,addr=$(address_of 0),clientaddr=$(address_of 1)
+	nfs_in_net 1 mount -i -t nfs4 -o "$options" "$(address_of 0):/" "$nfs_mnt"
 }
 
 nfs_is_mounted() { grep -q " $1 " /proc/mounts; }
