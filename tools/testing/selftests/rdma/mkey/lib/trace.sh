@@ -10,6 +10,9 @@
 
 tracing=/sys/kernel/tracing
 
+# blockio DEVICE BEHIND ROUNDS SEED: random reads and writes, each of which is checked
+blockio() { PYTHONDONTWRITEBYTECODE=1 python3 "$(dirname "${BASH_SOURCE[0]}")/blockio.py" "$@"; }
+
 # trace_can: succeeds if this kernel can count
 trace_can() {
 	[[ -e $tracing/kprobe_events ]] || mount -t tracefs none $tracing 2>/dev/null
