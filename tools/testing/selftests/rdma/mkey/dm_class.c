@@ -119,10 +119,9 @@ TEST_F(class, place)
 
 				ASSERT_NE(0, physical);
 				ASSERT_TRUE(is_there(variant->place, self->what,
-						     physical)) {
+						     physical))
 					TH_LOG("byte %zu of %zu is at %#" PRIx64,
 					       at, sizes[i], physical);
-				}
 			}
 			munmap(map, sizes[i]);
 			ASSERT_EQ(0, ibv_free_dm(dm));
@@ -140,10 +139,9 @@ TEST_F(class, alignment)
 			struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0], size, log, self->which);
 			uint8_t *map;
 
-			ASSERT_NE(NULL, dm) {
+			ASSERT_NE(NULL, dm)
 				TH_LOG("%zu bytes aligned to 1 << %u: %s", size,
 				       log, strerror(errno));
-			}
 			map = mkt_dm_map(dm, size);
 			ASSERT_NE(NULL, map);
 			ASSERT_NE(0, mkt_physical(map));

@@ -52,9 +52,8 @@ TEST_F(dm, alloc_refused)
 		EXPECT_EQ(NULL, mkt_dm_alloc(&self->dev, refused[i].length, refused[i].log_align,
 					     0));
 		EXPECT_NE(0, errno);
-		EXPECT_EQ(refused[i].err ?: errno, errno) {
+		EXPECT_EQ(refused[i].err ?: errno, errno)
 			TH_LOG("%#" PRIx64 " bytes", refused[i].length);
-		}
 	}
 	for (i = 0; i <= 12; i++) {
 		dm = mkt_dm_alloc(&self->dev, 100, i, 0);
@@ -187,9 +186,8 @@ TEST_F(dm, register_refused)
 		EXPECT_EQ(NULL, ibv_reg_dm_mr(self->dev.pd, dm, refused[i].offset,
 					      refused[i].length, refused[i].access));
 		EXPECT_NE(0, errno);
-		EXPECT_EQ(refused[i].err ?: errno, errno) {
+		EXPECT_EQ(refused[i].err ?: errno, errno)
 			TH_LOG("row %u", i);
-		}
 	}
 	/* the last byte alone */
 	mr = dm_reg(&self->dev, dm, 999, 1);

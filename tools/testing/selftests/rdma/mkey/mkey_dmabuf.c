@@ -155,9 +155,7 @@ TEST_F(buffer, rights)
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		EXPECT_EQ(EINVAL, buffer_reg(&self->dev, self->fd, 0, SIZE, 0,
 					     bad[i]))
-		{
 			TH_LOG("rights 0x%x", bad[i]);
-		}
 	}
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(EACCES, buffer_reg(&self->dev, fd, 0, SIZE, 0,
@@ -361,9 +359,8 @@ TEST_F(exporter, pages)
 			continue;
 		}
 		ASSERT_LE(0, self->fd);
-		EXPECT_EQ(cases[i].err, exporter_reg(self)) {
+		EXPECT_EQ(cases[i].err, exporter_reg(self))
 			TH_LOG("%s", cases[i].parameters);
-		}
 		close(self->fd);
 		self->fd = -1;
 		ASSERT_EQ(0, exporter_unload());

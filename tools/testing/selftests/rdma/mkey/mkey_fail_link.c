@@ -105,9 +105,7 @@ TEST_F(fail_link, add)
 	mkt_diag("%u allocations, every %u", none.allocations, step);
 	for (nth = mkt_between(&rng, 1, step); nth <= none.allocations; nth += step) {
 		ASSERT_TRUE(link_try(self, nth, &now))
-		{
 			mkt_diag("fault %u", nth);
-		}
 		mkt_alive();
 		failed += now.failed;
 		refused += !now.added;

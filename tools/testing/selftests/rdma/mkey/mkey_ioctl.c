@@ -35,9 +35,7 @@ TEST_F(ioctl, complete)
 	for (what = 0; what < NUM_COMMANDS; what++) {
 		mkt_command_build(&self->c, &cmd, what);
 		EXPECT_EQ(0, mkt_command_run(&self->c, &cmd))
-		{
 			TH_LOG("command %u", what);
-		}
 		if (what == QUERY) {
 			EXPECT_EQ(6 * 41, self->c.info.length);
 			EXPECT_EQ(0, self->c.info.comp_mask);
@@ -68,17 +66,13 @@ TEST_F(ioctl, attributes)
 			mkt_ioctl_drop(&cmd, id);
 			EXPECT_EQ(may_be_left_out(what, id) ? 0 : EINVAL,
 				  mkt_command_run(&self->c, &cmd))
-			{
 				TH_LOG("command %u without attribute %u", what,
 				       i);
-			}
 			cmd = good;
 			mkt_ioctl_add(&cmd, id, attr->len, attr->data);
 			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
-			{
 				TH_LOG("command %u attribute %u twice", what,
 				       i);
-			}
 			/*
 			 * a handle has no size; the other attributes are not
 			 * that short
@@ -86,27 +80,21 @@ TEST_F(ioctl, attributes)
 			cmd = good;
 			attr->len = attr->len ? 3 : 4;
 			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
-			{
 				TH_LOG("command %u attribute %u of %u bytes",
 				       what, i, attr->len);
-			}
 			/* a number does not grow, as a structure does */
 			cmd = good;
 			if (attr->len == 4 || attr->len == 8) {
 				attr->len += 8;
 				EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
-				{
 					TH_LOG("command %u attribute %u of %u bytes",
 					       what, i, attr->len);
-				}
 			}
 			cmd = good;
 			attr->attr_data.reserved = 1;
 			EXPECT_EQ(EINVAL, mkt_command_run(&self->c, &cmd))
-			{
 				TH_LOG("command %u attribute %u reserved",
 				       what, i);
-			}
 		}
 		/*
 		 * an attribute that does not exist matters only if it is
@@ -141,9 +129,7 @@ TEST_F(ioctl, methods)
 			/* a method that exists lacks its mandatory attributes */
 			EXPECT_EQ(objects[i].used >> id & 1 ? EINVAL : EPROTONOSUPPORT,
 				  mkt_ioctl_run(self->c.dev.ctx, &cmd))
-			{
 				TH_LOG("object %u method %u", objects[i].object, id);
-			}
 		}
 	}
 }
@@ -265,10 +251,8 @@ TEST_F(ioctl, pointers)
 			else
 				*fields[f].field = bad[k];
 			EXPECT_EQ(EFAULT, mkt_command_run(&self->c, &cmd))
-			{
 				TH_LOG("command %u, pointer %u 0x%" PRIx64,
 				       what, i, bad[k]);
-			}
 			/* a descriptor that could not be reported is not open */
 			EXPECT_EQ(-1, fcntl(self->c.first_fd, F_GETFD));
 		}
@@ -327,16 +311,12 @@ TEST_F(ioctl, later_version)
 				bytes[length] = 1;
 			EXPECT_EQ(length < read[i].size ? EINVAL : 0,
 				  mkt_ioctl_run(self->c.dev.ctx, &cmd))
-			{
 				TH_LOG("structure %u of %u bytes", i, length);
-			}
 			if (length <= read[i].size)
 				continue;
 			bytes[length - 1] = 1;
 			EXPECT_EQ(EOPNOTSUPP, mkt_ioctl_run(self->c.dev.ctx, &cmd))
-			{
 				TH_LOG("structure %u of %u bytes", i, length);
-			}
 		}
 	}
 }
@@ -389,9 +369,7 @@ TEST_F(ioctl, later_answers)
 			set_attr(&cmd, answers[i].attr, length, seen);
 			EXPECT_EQ(valid ? 0 : EINVAL, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 			EXPECT_EQ(0, memcmp(expect, seen, sizeof(seen)))
-			{
 				TH_LOG("answer %u of %u bytes", i, length);
-			}
 		}
 	}
 }

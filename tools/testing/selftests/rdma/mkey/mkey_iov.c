@@ -294,9 +294,8 @@ TEST_F(iov, arguments)
 		errno = 0;
 		EXPECT_EQ(NULL, ibmkey_reg_iov(refused[i].pd, refused[i].iov, refused[i].num,
 					       refused[i].access));
-		EXPECT_EQ(refused[i].err, errno) {
+		EXPECT_EQ(refused[i].err, errno)
 			TH_LOG("row %u", i);
-		}
 	}
 	EXPECT_EQ(EINVAL, ibmkey_dereg(NULL));
 	EXPECT_EQ(before, iov_mrs(&self->s));

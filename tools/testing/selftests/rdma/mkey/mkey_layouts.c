@@ -280,9 +280,8 @@ static void queue_requests(struct __test_metadata *_metadata, struct mkt_setup *
 		};
 
 		ASSERT_EQ(0, mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)], &s->rng));
-		ASSERT_EQ(0, mkt_xfer_queue(&s->pair, &xfer, count)) {
+		ASSERT_EQ(0, mkt_xfer_queue(&s->pair, &xfer, count))
 			TH_LOG("%s, kind %u", mkt_op_name(ops[o]), kind);
-		}
 	}
 	mkt_end_free(&key[0]);
 	mkt_end_free(&key[1]);

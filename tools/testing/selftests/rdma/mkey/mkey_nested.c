@@ -98,9 +98,7 @@ TEST_F(nested, trees)
 		      end[0].map.length : end[1].map.length;
 		xfer.length = mkt_between(&self->s.rng, 1, max);
 		ASSERT_EQ(0, mkt_xfer_drawn(&self->s.pair, &self->s.rng, &xfer))
-		{
 			TH_LOG("in round %u", i);
-		}
 		for (side = 0; side < 2; side++)
 			ASSERT_EQ(0, mkt_nest_free(&nest[side]));
 	}

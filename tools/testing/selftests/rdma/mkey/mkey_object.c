@@ -67,9 +67,7 @@ TEST(extended)
 		SKIP(return, "ib_mkey is not loaded");
 	for (i = 0; i < 2; i++) {
 		EXPECT_TRUE(dev[i].extended)
-		{
 			TH_LOG("%s is not", dev[i].name);
-		}
 		mkt_dev_close(&dev[i]);
 	}
 }

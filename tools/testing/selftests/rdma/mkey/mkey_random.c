@@ -160,9 +160,7 @@ TEST_F(random, layouts)
 		for (side = 0; side < 2; side++)
 			mkt_end_free(&key[side]);
 		ASSERT_EQ(0, err)
-		{
 			TH_LOG("in round %u, after %u layouts", i, bound);
-		}
 	}
 	for (side = 0; side < 2; side++) {
 		struct random_rebind *r = &other[side];

@@ -171,9 +171,7 @@ TEST_F(rebind, read)
 		for (j = 0; j < LENGTH; j++) {
 			ASSERT_EQ(0xa0, to[j] & 0xfe);
 			ASSERT_EQ(to[j & ~1023], to[j])
-			{
 				TH_LOG("a packet of two layouts at %u", j);
-			}
 			seen[to[j] & 1]++;
 		}
 	}

@@ -513,9 +513,7 @@ TEST_F(slow_request, killed_process)
 	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-	{
 		mkt_diag("the child ended with status %#x", status);
-	}
 	for (i = 0; i < ARRAY_SIZE(kind); i++) {
 		EXPECT_EQ(before[i], mkt_dev_count(&t->s.dev[0], kind[i]));
 	}

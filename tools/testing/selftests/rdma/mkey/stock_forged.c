@@ -156,15 +156,13 @@ TEST_F(forged, lengths)
 		memset((void *)(uintptr_t)self->addr, 0, 3 * MTU);
 		memcpy(packet, now->packet, sizeof(packet));
 		ASSERT_EQ(0, forged_begin(self));
-		EXPECT_EQ(MKT_NAK_INVALID_REQUEST, forged_ask(self, packet, now->num, &opcode)) {
+		EXPECT_EQ(MKT_NAK_INVALID_REQUEST, forged_ask(self, packet, now->num, &opcode))
 			TH_LOG("%s", now->what);
-		}
 		for (i = 0; unchanged && i < 3 * MTU; i++)
 			if (bytes[i])
 				break;
-		EXPECT_TRUE(!unchanged || i == 3 * MTU) {
+		EXPECT_TRUE(!unchanged || i == 3 * MTU)
 			TH_LOG("%s: byte %u was written", now->what, i);
-		}
 		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	}
 	EXPECT_EQ(self->tainted, forged_tainted());
@@ -266,9 +264,8 @@ TEST_F(forged, no_resources)
 		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 		ASSERT_EQ(0, forged_without_resources(self));
 		wr.op = ops[o];
-		EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR, mkt_status(&self->s.pair, 0, &wr)) {
+		EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR, mkt_status(&self->s.pair, 0, &wr))
 			TH_LOG("%s", mkt_op_name(ops[o]));
-		}
 	}
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
