@@ -199,15 +199,20 @@ TEST_F(wrights, bad_range)
 		{ ZONE - 1, 2, IBV_ACCESS_ZERO_BASED },
 		{ -1ULL, 2, IBV_ACCESS_ZERO_BASED },
 	};
+	enum ibv_mw_type type;
 	unsigned int i;
 
-	self->mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
-	ASSERT_NE(NULL, self->mw);
-	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		EXPECT_EQ(EIO, mkt_bind_window(&self->s.pair.end[1], self->mw, self->mr,
-					       bad[i].addr, bad[i].length,
-					       REMOTE | bad[i].access));
-		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	for (type = IBV_MW_TYPE_1; type <= IBV_MW_TYPE_2; type++) {
+		self->mw = ibv_alloc_mw(self->s.dev[1].pd, type);
+		ASSERT_NE(NULL, self->mw);
+		for (i = 0; i < ARRAY_SIZE(bad); i++) {
+			EXPECT_NE(0, mkt_bind_window(&self->s.pair.end[1], self->mw, self->mr,
+						     bad[i].addr, bad[i].length,
+						     REMOTE | bad[i].access));
+			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+		}
+		ASSERT_EQ(0, ibv_dealloc_mw(self->mw));
+		self->mw = NULL;
 	}
 }
 
@@ -287,8 +292,10 @@ TEST_F(wrights, pinned)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
 	struct ibv_mw *other;
+	uint32_t rkey;
 
 	wrights_open(_metadata, self, IBV_MW_TYPE_2, REMOTE);
+	EXPECT_NE(0, ibv_dereg_mr(self->mr));
 	other = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_1);
 	ASSERT_NE(NULL, other);
 	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], other, self->mr, 0, 1, REMOTE));
@@ -299,9 +306,16 @@ TEST_F(wrights, pinned)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &inv));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  mkt_try(&self->s, self->mw->rkey, MKT_READ, AT, 1));
-	EXPECT_EQ(0, ibv_dealloc_mw(other));
 	EXPECT_EQ(0, ibv_dealloc_mw(self->mw));
+	/* a window that is deallocated while it is bound */
+	self->mw = other;
+	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], other, self->mr, AT, LENGTH, REMOTE));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, other->rkey, MKT_READ, AT, 1));
+	EXPECT_NE(0, ibv_dereg_mr(self->mr));
+	rkey = other->rkey;
+	EXPECT_EQ(0, ibv_dealloc_mw(other));
 	self->mw = NULL;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_READ, AT, 1));
 	if (self->mr == self->own) {
 		EXPECT_EQ(0, ibv_dereg_mr(self->own));
 		self->own = NULL;
