@@ -45,11 +45,9 @@ FIXTURE_VARIANT_ADD(errors, inline_request) { .way = INLINE };
 /* the key of side 0 is always bound */
 FIXTURE_SETUP(errors)
 {
-	struct mkt_wants wants = { .host = 64 * 1024, .max_entries = MKT_REFUSALS_ROOM };
 	unsigned int i;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_SETUP(&self->s, .host = 64 * 1024, .max_entries = MKT_REFUSALS_ROOM);
 	ASSERT_EQ(0, mkt_refusals_open(&self->of, &self->s.dev[0], self->s.key[0]->lkey));
 	for (i = 0; i < 2; i++) {
 		self->neighbour[i] = ibmkey_alloc(self->s.dev[0].pd, 1);

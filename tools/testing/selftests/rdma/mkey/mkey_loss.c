@@ -47,18 +47,11 @@ static int loss_bind(struct mkt_setup *s, struct mkt_end *end,
 
 FIXTURE_SETUP(loss)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.flags = MKT_QP_LOSSY | variant->flags,
-		.host = 96 * 1024,
-		.dm = 48 * 1024,
-		.max_entries = 32,
-	};
 	unsigned int i;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
+	MKT_SETUP(&self->s, .flags = MKT_QP_LOSSY | variant->flags, .host = 96 * 1024,
+		  .dm = 48 * 1024, .max_entries = 32);
 	MKT_NETEM(self->netem, self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, loss_bind(&self->s, &self->key[i], i,
 				       variant->kind));

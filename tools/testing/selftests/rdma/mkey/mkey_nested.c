@@ -27,17 +27,10 @@ FIXTURE(nested)
 
 FIXTURE_SETUP(nested)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 64 * 1024,
-		.dm = 32 * 1024,
-		.max_entries = 16,
-	};
 	unsigned int i;
 
-	MKT_OPEN_EXTENDED(self->s.dev);
+	MKT_SETUP(&self->s, .host = 64 * 1024, .dm = 32 * 1024, .max_entries = 16);
 	ASSERT_EQ(NESTED_DEPTH, self->s.dev[1].caps.max_depth);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	for (i = 0; i <= NESTED_DEPTH; i++) {
 		self->key[i] = ibmkey_alloc(self->s.dev[1].pd, SCATTERED);
 		ASSERT_NE(NULL, self->key[i]);
