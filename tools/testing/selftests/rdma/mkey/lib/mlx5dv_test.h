@@ -89,19 +89,6 @@ static inline struct mlx5dv_mkey *create_mkey(struct mkt_dev *dev, uint32_t flag
 	return mlx5dv_create_mkey(&attr);
 }
 
-static inline int connect_pair(struct mkt_pair *pair)
-{
-	struct mkt_peer self[2];
-	int i, err = 0;
-
-	pair->mtu = IBV_MTU_1024;
-	for (i = 0; i < 2; i++)
-		mkt_qp_self(&pair->end[i], &self[i]);
-	for (i = 0; i < 2 && !err; i++)
-		err = mkt_qp_connect(&pair->end[i], &self[!i], pair->mtu);
-	return err;
-}
-
 FIXTURE_SETUP(mlx5dv)
 {
 	struct mkt_qp *end = self->pair.end;
@@ -116,7 +103,8 @@ FIXTURE_SETUP(mlx5dv)
 	ASSERT_NE(NULL, end[0].cq);
 	end[0].qp = create_mkey_qp(&self->dev[0], end[0].cq, variant->type, ALL_OPS);
 	ASSERT_NE(NULL, end[0].qp);
-	ASSERT_EQ(0, connect_pair(&self->pair));
+	self->pair.mtu = IBV_MTU_1024;
+	ASSERT_EQ(0, mkt_pair_connect(&self->pair));
 	self->qpx = ibv_qp_to_qp_ex(end[0].qp);
 	ASSERT_NE(NULL, self->qpx);
 	self->mqp = mlx5dv_qp_ex_from_ibv_qp_ex(self->qpx);

@@ -197,7 +197,7 @@ int mkt_qp_connect(struct mkt_qp *qp, const struct mkt_peer *peer,
 	return err;
 }
 
-static int mkt_pair_connect(struct mkt_pair *pair)
+int mkt_pair_connect(struct mkt_pair *pair)
 {
 	struct mkt_peer self[2];
 	unsigned int i;

@@ -56,6 +56,8 @@ struct mkt_pair {
 /* side 0 is on @dev0, side 1 on @dev1; both have the MKT_QP_* @flags */
 int mkt_pair_create(struct mkt_pair *pair, struct mkt_dev *dev0,
 		    struct mkt_dev *dev1, enum ibv_mtu mtu, unsigned int flags);
+/* connects two queue pairs to each other; their packets have the pair's mtu */
+int mkt_pair_connect(struct mkt_pair *pair);
 /* after an error: resets both, connects them again and drops completions */
 int mkt_pair_recover(struct mkt_pair *pair);
 void mkt_pair_destroy(struct mkt_pair *pair);
