@@ -60,7 +60,8 @@ const CONFIGURES: u64 = (sys::MLX5DV_QP_EX_WITH_MR_LIST
     | sys::MLX5DV_QP_EX_WITH_MR_INTERLEAVED
     | sys::MLX5DV_QP_EX_WITH_MKEY_CONFIGURE) as u64;
 
-/// The flags of a QP that are accepted and change nothing: these devices never put data into a CQE.
+/// The flags of a QP that are accepted, one at a time. They change nothing: rxe puts no data into a
+/// CQE, because it needs the MRs of the receive buffers to check a message.
 const CREATE_FLAGS: u32 =
     sys::MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | sys::MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
 
@@ -307,9 +308,13 @@ fn allowed(asked: &mlx5dv_qp_init_attr) -> Result<u64> {
     if has(sys::MLX5DV_QP_INIT_ATTR_MASK_DC | sys::MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) {
         return Err(Errno::EOPNOTSUPP);
     }
-    if has(sys::MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) && asked.create_flags & !CREATE_FLAGS != 0
-    {
-        return Err(Errno::EOPNOTSUPP);
+    if has(sys::MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) {
+        if asked.create_flags & !CREATE_FLAGS != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if asked.create_flags == CREATE_FLAGS {
+            return Err(Errno::EINVAL);
+        }
     }
     if !has(sys::MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS) {
         return Ok(0);

@@ -288,6 +288,11 @@ TEST_F(mlx5dv, creation_is_refused)
 		1 | MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG, 1 | 1 << 5,
 	};
 	struct mlx5dv_qp_init_attr unknown = { .comp_mask = 1 << 4 };
+	struct mlx5dv_qp_init_attr both = {
+		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+		.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE |
+				MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE,
+	};
 	struct mlx5dv_qp_init_attr ud = {
 		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS,
 		.send_ops_flags = MLX5DV_QP_EX_WITH_MR_LIST,
@@ -304,6 +309,8 @@ TEST_F(mlx5dv, creation_is_refused)
 		EXPECT_EQ(EOPNOTSUPP, errno);
 	}
 	EXPECT_EQ(NULL, create_qp(&self->dev[0], own, variant->type, &unknown, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, create_qp(&self->dev[0], own, variant->type, &both, 0));
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(NULL, create_qp(&self->dev[0], own, IBV_QPT_UD, &ud, 0));
 	EXPECT_EQ(EOPNOTSUPP, errno);
