@@ -311,33 +311,6 @@ TEST_F(receive, lengths_ud)
 		}
 }
 
-/* Requests of the peer that follow a SEND see its bytes, and are not undone by polling. */
-TEST_F(receive, order)
-{
-	struct mkt_wr send = receive_message(self, MKT_SEND, 16);
-	struct mkt_wr read = receive_message(self, MKT_READ, 16);
-	struct mkt_wr write = receive_message(self, MKT_WRITE, 8);
-	struct ibv_sge sge;
-
-	ASSERT_EQ(0, receive_connect(self, variant, 0));
-	ASSERT_EQ(1, receive_shape(self, ONE, 16, &sge));
-	read.sge[0].addr += 2048;
-	write.sge[0].addr += 1024;
-	read.remote_addr = sge.addr;
-	write.remote_addr = sge.addr;
-	read.rkey = self->dst_mr->rkey;
-	write.rkey = self->dst_mr->rkey;
-	memset(self->src + 2048, 0, 16);
-	ASSERT_EQ(0, mkt_post_recv(&self->pair.end[1], &sge, 1, 2));
-	ASSERT_TRUE(receive_send(self, &send));
-	ASSERT_TRUE(receive_send(self, &read));
-	ASSERT_TRUE(receive_send(self, &write));
-	EXPECT_EQ(0, memcmp(self->src + 2048, self->src, 16));
-	memcpy(self->expect + 5, self->src + 1024, 8);
-	EXPECT_TRUE(receive_completed(self, MKT_SEND, 16));
-	EXPECT_EQ(0, memcmp(self->dst, self->expect, ROOM));
-}
-
 /* A program may change the mapping of a buffer before it polls: polling must not write to it. */
 TEST_F(receive, mapping)
 {
@@ -387,53 +360,6 @@ TEST_F(receive, mapping)
 			EXPECT_EQ(0, munmap(page, ROOM));
 		EXPECT_EQ(0, munmap(other, ROOM));
 	}
-}
-
-/* A completion can outlive its queue pair, whose buffers the program has freed. */
-TEST_F(receive, destroyed)
-{
-	struct mkt_wr send = receive_message(self, MKT_SEND, 40);
-	struct mkt_qp *end = &self->pair.end[1];
-	struct ibv_sge sge;
-	struct ibv_wc wc;
-	int polled;
-
-	ASSERT_EQ(0, receive_connect(self, variant, 0));
-	ASSERT_EQ(1, receive_shape(self, ONE, 40, &sge));
-	ASSERT_EQ(0, mkt_post_recv(end, &sge, 1, 2));
-	ASSERT_TRUE(receive_send(self, &send));
-	ASSERT_EQ(0, ibv_destroy_qp(end->qp));
-	end->qp = NULL;
-	memset(self->dst, 0x55, ROOM);
-	polled = ibv_poll_cq(end->cq, 1, &wc);
-	ASSERT_EQ(1, polled);
-	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
-	EXPECT_EQ(40, wc.byte_len);
-	EXPECT_TRUE(all(self->dst, 0x55, ROOM));
-}
-
-/* A buffer without the access flag fails a message of any length but 0, as it always does. */
-TEST_F(receive, access)
-{
-	struct mkt_wr send = receive_message(self, MKT_SEND, 1);
-	struct mkt_qp *end = &self->pair.end[1];
-	struct ibv_mr *mr;
-	struct ibv_sge sge;
-	struct ibv_wc wc;
-
-	ASSERT_EQ(0, receive_connect(self, variant, 0));
-	memset(self->dst, UNTOUCHED, ROOM);
-	mr = ibv_reg_mr(self->dev[1].pd, self->dst, ROOM, 0);
-	ASSERT_NE(NULL, mr);
-	sge = (struct ibv_sge) { (uintptr_t)self->dst, LONGEST, mr->lkey };
-	ASSERT_EQ(0, mkt_post_recv(end, &sge, 1, 2));
-	ASSERT_EQ(0, mkt_post_send(&self->pair.end[0], &send, 1));
-	ASSERT_EQ(0, mkt_poll(end, &wc));
-	EXPECT_EQ(IBV_WC_LOC_QP_OP_ERR, wc.status);
-	ASSERT_EQ(0, mkt_poll(&self->pair.end[0], &wc));
-	EXPECT_EQ(IBV_WC_REM_OP_ERR, wc.status);
-	EXPECT_TRUE(all(self->dst, UNTOUCHED, ROOM));
-	EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
 /* The device tells of no room for data in a CQE, and no CQ has a size of CQEs. */
