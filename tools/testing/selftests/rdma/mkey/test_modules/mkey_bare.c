@@ -8,11 +8,13 @@
 #include <linux/module.h>
 #include <rdma/ib_mkey.h>
 
+#include "mkey_ulp_client.c"
+
 static char *device = "rxe0";
 module_param(device, charp, 0444);
 MODULE_PARM_DESC(device, "RDMA device");
 
-static int result = -ENODEV;
+static int result;
 
 static void check(const char *name, long ret)
 {
@@ -63,23 +65,17 @@ static void bare_calls(struct ib_pd *pd, struct ib_mr *mr)
 	check("ib_unbind_mkey", ib_unbind_mkey(mr));
 }
 
-static int bare_add(struct ib_device *ibdev)
+static int bare_run(struct ib_device *devices[2])
 {
-	struct ib_pd *pd;
+	struct ib_pd *pd = ib_alloc_pd(devices[0], 0);
 	struct ib_mr *mr;
 
-	if (strcmp(dev_name(&ibdev->dev), device))
-		return -EOPNOTSUPP;
-	pd = ib_alloc_pd(ibdev, 0);
-	if (IS_ERR(pd)) {
-		result = PTR_ERR(pd);
-		return result;
-	}
+	if (IS_ERR(pd))
+		return PTR_ERR(pd);
 	mr = ib_alloc_mr(pd, IB_MR_TYPE_MEM_REG, 1);
 	if (IS_ERR(mr)) {
 		result = PTR_ERR(mr);
 	} else {
-		result = 0;
 		bare_calls(pd, mr);
 		ib_dereg_mr(mr);
 	}
@@ -88,31 +84,14 @@ static int bare_add(struct ib_device *ibdev)
 	return result;
 }
 
-static void bare_remove(struct ib_device *ibdev, void *data)
-{
-}
-
-static struct ib_client client = {
-	.name = "mkey_bare",
-	.add = bare_add,
-	.remove = bare_remove,
-};
-
 static int __init mkey_bare_init(void)
 {
-	int ret = ib_register_client(&client);
-
-	if (ret || !result)
-		return ret;
-	ib_unregister_client(&client);
-
-	return result;
+	return ulp_client_run("mkey_bare", device, device, bare_run);
 }
 module_init(mkey_bare_init);
 
 static void __exit mkey_bare_exit(void)
 {
-	ib_unregister_client(&client);
 }
 module_exit(mkey_bare_exit);
 
