@@ -197,7 +197,7 @@ TEST_F(loss, receiver_not_ready)
 {
 	static const enum mkt_op ops[] = { MKT_SEND, MKT_WRITE_IMM };
 	struct mkt_setup *s = &self->s;
-	unsigned int o, i;
+	unsigned int o;
 
 	for (o = 0; o < ARRAY_SIZE(ops); o++) {
 		struct mkt_end *from = &self->key[0], *to = &self->key[1];
@@ -222,9 +222,7 @@ TEST_F(loss, receiver_not_ready)
 		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
 		ASSERT_EQ(0, mkt_poll(&s->pair.end[1], &wc));
 		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
-		for (i = 0; i < 20000; i++)
-			s->arena[1].expect[to->map.pos[7 + i]] =
-				s->arena[0].expect[from->map.pos[100 + i]];
+		mkt_expect_copy(to, 7, from, 100, 20000);
 		EXPECT_EQ(0, mkt_arena_check(&s->arena[1]));
 	}
 }

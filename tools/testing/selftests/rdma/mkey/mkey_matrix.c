@@ -106,7 +106,7 @@ TEST_F(matrix, direct)
 
 /* a verb by keys to every kind of layout over the leaf */
 struct matrix_verb {
-	mkt_matrix_verb run;
+	mkt_matrix_verb *run;
 	enum mkt_op op;
 	unsigned int flags;	/* MKT_QP_* */
 	unsigned int access;	/* of the keys, 0 for all */

@@ -105,26 +105,26 @@ static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
 }
 
 /* runs @verb once for each side that posts; bit i of @keys: side i has a key */
-static int mkt_matrix_kind(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
+static int mkt_matrix_kind(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op op,
 			   unsigned int access, enum mkt_kind kind, unsigned int keys)
 {
-	struct mkt_end *end[2] = { &m->s.plain[0], &m->s.plain[1] };
-	struct mkt_drawn drawn[2] = {}, *key[2] = {};
+	struct mkt_drawn drawn[2] = {};
 	unsigned int i;
 	int err = 0;
 
 	for (i = 0; i < 2 && !err; i++) {
-		if (!(keys & (1 << i)))
-			continue;
-		key[i] = &drawn[i];
-		end[i] = &drawn[i].end;
-		err = mkt_matrix_bind(m, i, kind, access, &drawn[i]);
+		bool key = keys & (1 << i);
+
+		m->drawn[i] = key ? &drawn[i] : NULL;
+		m->end[i] = key ? &drawn[i].end : &m->s.plain[i];
+		if (key)
+			err = mkt_matrix_bind(m, i, kind, access, &drawn[i]);
 	}
 	/* the leaf that the test is about, on each side */
 	for (i = 0; i < 2 && !err; i++)
-		err = verb(m, op, i, end, key);
+		err = verb(m, op, i);
 	for (i = 0; i < 2; i++) {
-		if (err && key[i] && drawn[i].layout.block)
+		if (err && drawn[i].layout.block)
 			mkt_layout_print(&drawn[i].layout);
 		mkt_end_free(&drawn[i].end);
 		mkt_layout_free(&drawn[i].layout);
@@ -134,7 +134,7 @@ static int mkt_matrix_kind(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_
 	return err;
 }
 
-int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
+int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op op,
 		    unsigned int access)
 {
 	/*
@@ -154,16 +154,19 @@ int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
 	return err;
 }
 
-int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op)
+int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op op)
 {
 	struct mkt_arena *arena = &m->s.arena[0];
-	struct mkt_end leaf, *end[2] = { &leaf, &m->s.plain[1] };
-	struct mkt_drawn *drawn[2] = {};
+	struct mkt_end leaf;
 	unsigned int i;
 	int err = mkt_end_leaf(&leaf, arena, arena->num_leaves - 1);
 
+	m->end[0] = &leaf;
+	m->end[1] = &m->s.plain[1];
+	m->drawn[0] = NULL;
+	m->drawn[1] = NULL;
 	for (i = 0; i < 2 && !err; i++)
-		err = verb(m, op, i, end, drawn);
+		err = verb(m, op, i);
 	mkt_end_free(&leaf);
 	return err;
 }

@@ -14,6 +14,8 @@ struct mkt_matrix {
 	enum ibv_mw_type window;
 	bool operands;			/* draw layouts that have some */
 	bool packets;			/* also move parts that end near packets' ends */
+	struct mkt_end *end[2];		/* of the verb that runs, by side */
+	struct mkt_drawn *drawn[2];	/* what an end is that is a key, or NULL */
 	char why[128];			/* there is no such leaf */
 };
 
@@ -76,45 +78,26 @@ struct mkt_drawn {
 int mkt_operand(struct mkt_rng *rng, const struct mkt_layout *layout,
 		const struct mkt_map *map, size_t *offset);
 
-/*
- * Runs @op between the two @end. An end whose @drawn is not NULL is a key. Side
- * @side posts the request.
- */
-typedef int (*mkt_matrix_verb)(struct mkt_matrix *m, enum mkt_op op,
-			       unsigned int side, struct mkt_end *const end[2],
-			       struct mkt_drawn *const drawn[2]);
+/* runs @op between the two ends; side @side posts the request */
+typedef int mkt_matrix_verb(struct mkt_matrix *m, enum mkt_op op, unsigned int side);
 
 /*
  * Runs @verb for each kind of layout, with a key with the access flags @access
  * on one side, the other, and both. The layout includes the leaf under test.
  */
-int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op,
+int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op op,
 		    unsigned int access);
 
 /* runs @verb on the last leaf of side 0 itself, without a key */
-int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb verb, enum mkt_op op);
+int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op op);
 
-int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		    struct mkt_end *const end[2],
-		    struct mkt_drawn *const drawn[2]);
-/* requests from @side to bytes beside the ends of the other side's MR fail */
-int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		       struct mkt_end *const end[2],
-		       struct mkt_drawn *const drawn[2]);
-int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
-			unsigned int side, struct mkt_end *const end[2],
-			struct mkt_drawn *const drawn[2]);
-int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		      struct mkt_end *const end[2],
-		      struct mkt_drawn *const drawn[2]);
-int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		     struct mkt_end *const end[2],
-		     struct mkt_drawn *const drawn[2]);
-int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		      struct mkt_end *const end[2],
-		      struct mkt_drawn *const drawn[2]);
-int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
-			  unsigned int side, struct mkt_end *const end[2],
-			  struct mkt_drawn *const drawn[2]);
+mkt_matrix_verb mkt_matrix_move;
+/* requests to bytes beside the ends of the other side's MR fail */
+mkt_matrix_verb mkt_matrix_outside;
+mkt_matrix_verb mkt_matrix_datagram;
+mkt_matrix_verb mkt_matrix_atomic;
+mkt_matrix_verb mkt_matrix_flush;
+mkt_matrix_verb mkt_matrix_window;
+mkt_matrix_verb mkt_matrix_invalidate;
 
 #endif /* MKEY_TEST_MATRIX_H */

@@ -8,19 +8,19 @@
 #define GRH 40
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-static size_t mkt_shorter(struct mkt_end *const end[2])
+static size_t mkt_shorter(struct mkt_matrix *m)
 {
-	return end[0]->map.length < end[1]->map.length ? end[0]->map.length :
-							 end[1]->map.length;
+	size_t length = m->end[0]->map.length;
+
+	return length < m->end[1]->map.length ? length : m->end[1]->map.length;
 }
 
-static int mkt_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		    struct mkt_end *const end[2], size_t length)
+static int mkt_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side, size_t length)
 {
 	struct mkt_xfer xfer = {
 		.op = op,
 		.side = side,
-		.end = { end[0], end[1] },
+		.end = { m->end[0], m->end[1] },
 		.length = length,
 		.num_sge = mkt_between(&m->s.rng, 1, 4),
 	};
@@ -29,10 +29,9 @@ static int mkt_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 }
 
 /* parts that end near the end of a packet, and other short ones */
-static int mkt_move_packets(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-			    struct mkt_end *const end[2])
+static int mkt_move_packets(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
-	size_t mtu = mkt_mtu_bytes(m->s.pair.mtu), all = mkt_shorter(end);
+	size_t mtu = mkt_mtu_bytes(m->s.pair.mtu), all = mkt_shorter(m);
 	const size_t lengths[] = {
 		1, mtu - 1, mtu + 1, 2 * mtu + 1,
 		/* left out in a short run */
@@ -43,30 +42,25 @@ static int mkt_move_packets(struct mkt_matrix *m, enum mkt_op op, unsigned int s
 
 	for (i = 0; i < n && !err; i++)
 		if (lengths[i] <= all)
-			err = mkt_move(m, op, side, end, lengths[i]);
+			err = mkt_move(m, op, side, lengths[i]);
 	return err;
 }
 
 /* the whole layout, and parts of it */
-int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		    struct mkt_end *const end[2],
-		    struct mkt_drawn *const drawn[2])
+int mkt_matrix_move(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
-	size_t all = mkt_shorter(end);
-	int err = mkt_move(m, op, side, end, all);
+	size_t all = mkt_shorter(m);
+	int err = mkt_move(m, op, side, all);
 
-	err = err ?: mkt_move(m, op, side, end,
-			      mkt_between(&m->s.rng, 1, all));
-	return err || !m->packets ? err : mkt_move_packets(m, op, side, end);
+	err = err ?: mkt_move(m, op, side, mkt_between(&m->s.rng, 1, all));
+	return err || !m->packets ? err : mkt_move_packets(m, op, side);
 }
 
 /* sends one datagram; the receiver gets 40 bytes of GRH before it */
-int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
-			unsigned int side, struct mkt_end *const end[2],
-			struct mkt_drawn *const drawn[2])
+int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
 	static const size_t lengths[] = { 1, 4, 39, 40, 1023, 1024, 4095, 4096 };
-	struct mkt_end *from = end[side], *to = end[!side];
+	struct mkt_end *from = m->end[side], *to = m->end[!side];
 	/* one of them, or any other */
 	size_t which = mkt_between(&m->s.rng, 0, 2 * ARRAY_SIZE(lengths) - 1), i;
 	size_t length = which < ARRAY_SIZE(lengths) ? lengths[which] :
@@ -108,9 +102,7 @@ int mkt_matrix_datagram(struct mkt_matrix *m, enum mkt_op op,
 	for (i = 0; i < 4; i++)
 		to->arena->expect[pos[GRH - 4 + i]] =
 			m->s.dev[!side].gid.raw[12 + i];
-	for (i = 0; i < length; i++)
-		to->arena->expect[pos[GRH + i]] =
-			from->arena->expect[from->map.pos[at[0] + i]];
+	mkt_expect_copy(to, at[1] + GRH, from, at[0], length);
 	if (!err)
 		err = mkt_arena_check(from->arena);
 	return err ?: mkt_arena_check(to->arena);
@@ -170,15 +162,13 @@ static size_t mkt_plain_operand(struct mkt_rng *rng, const struct mkt_end *end)
 				       (end->map.length - first) / 8 - 1);
 }
 
-int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		      struct mkt_end *const end[2],
-		      struct mkt_drawn *const drawn[2])
+int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
-	struct mkt_end *target = end[!side];
+	struct mkt_end *target = m->end[!side];
 	struct mkt_xfer xfer = {
 		.op = op,
 		.side = side,
-		.end = { end[0], end[1] },
+		.end = { m->end[0], m->end[1] },
 		.length = 8,
 		.num_sge = 1,
 	};
@@ -188,13 +178,13 @@ int mkt_matrix_atomic(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	for (i = 0; i < 4 && !err; i++) {
 		size_t at = mkt_plain_operand(&m->s.rng, target);
 
-		if (drawn[!side])
-			err = mkt_operand(&m->s.rng, &drawn[!side]->layout,
+		if (m->drawn[!side])
+			err = mkt_operand(&m->s.rng, &m->drawn[!side]->layout,
 					  &target->map, &at);
 		if (err)
 			return err;
 		xfer.offset[side] = mkt_between(&m->s.rng, 0,
-						end[side]->map.length - 8);
+						m->end[side]->map.length - 8);
 		xfer.offset[!side] = at;
 		xfer.swap_add = mkt_rand(&m->s.rng);
 		xfer.compare = mkt_rand(&m->s.rng);
@@ -220,19 +210,17 @@ static int mkt_matrix_status(struct mkt_matrix *m, unsigned int side,
 	return EIO;
 }
 
-int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		       struct mkt_end *const end[2],
-		       struct mkt_drawn *const drawn[2])
+int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
-	struct mkt_end *target = end[!side];
+	struct mkt_end *target = m->end[!side];
 	const uint64_t first = target->addr, last = first + target->map.length;
 	const uint64_t outside[] = { first - 1, last - 7, last, -8ull };
 	struct mkt_wr wr = {
 		.op = op,
 		.sge[0] = {
-			.addr = end[side]->addr,
+			.addr = m->end[side]->addr,
 			.length = 8,
-			.lkey = end[side]->mr->lkey,
+			.lkey = m->end[side]->mr->lkey,
 		},
 		.num_sge = 1,
 		.rkey = target->mr->rkey,
@@ -249,17 +237,15 @@ int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 }
 
 /* FLUSH succeeds for bytes that were written, and fails outside of the key */
-int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		     struct mkt_end *const end[2],
-		     struct mkt_drawn *const drawn[2])
+int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
-	struct mkt_end *target = end[!side];
+	struct mkt_end *target = m->end[!side];
 	struct mkt_wr wr = { .op = MKT_FLUSH, .rkey = target->mr->rkey };
 	int err;
 
-	if (!drawn[!side])
+	if (!m->drawn[!side])
 		return 0;
-	err = mkt_matrix_move(m, op, side, end, drawn);
+	err = mkt_matrix_move(m, op, side);
 	if (err)
 		return err;
 	wr.flush_length = mkt_between(&m->s.rng, 1, target->map.length);
@@ -275,16 +261,14 @@ int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	return err ?: mkt_arena_check(target->arena);
 }
 
-int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
-		      struct mkt_end *const end[2],
-		      struct mkt_drawn *const drawn[2])
+int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
-	struct mkt_end window, *ends[2] = { end[0], end[1] };
+	struct mkt_end window, *target = m->end[!side];
 	struct ibv_mr mr = *m->s.key[!side];
 	struct ibv_mw *mw;
 	int err;
 
-	if (!drawn[!side])
+	if (!m->drawn[!side])
 		return 0;
 	mw = ibv_alloc_mw(m->s.dev[!side].pd, m->window);
 	if (!mw)
@@ -292,12 +276,13 @@ int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side,
 	err = mkt_bind_window(&m->s.pair.end[!side], mw, m->s.key[!side], 0,
 			      mr.length,
 			      MKT_ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE);
-	window = *end[!side];
+	window = *target;
 	window.mr = &mr;
 	mr.rkey = mw->rkey;
-	ends[!side] = &window;
+	m->end[!side] = &window;
 	if (!err)
-		err = mkt_matrix_move(m, op, side, ends, drawn);
+		err = mkt_matrix_move(m, op, side);
+	m->end[!side] = target;
 	return ibv_dealloc_mw(mw) ?: err;
 }
 
@@ -306,7 +291,7 @@ static int mkt_send_inv(struct mkt_matrix *m, unsigned int side,
 			const struct mkt_end *from)
 {
 	struct mkt_end *to = &m->s.plain[!side];
-	size_t length = mkt_between(&m->s.rng, 1, from->map.length), i;
+	size_t length = mkt_between(&m->s.rng, 1, from->map.length);
 	struct mkt_wr wr = {
 		.op = MKT_SEND_INV,
 		.sge[0] = { from->addr, length, from->mr->lkey },
@@ -328,15 +313,11 @@ static int mkt_send_inv(struct mkt_matrix *m, unsigned int side,
 	if (result.status != IBV_WC_SUCCESS ||
 	    result.recv_status != IBV_WC_SUCCESS)
 		return EIO;
-	for (i = 0; i < length; i++)
-		to->arena->expect[to->map.pos[i]] =
-			from->arena->expect[from->map.pos[i]];
+	mkt_expect_copy(to, 0, from, 0, length);
 	return mkt_arena_check(to->arena);
 }
 
-int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
-			  unsigned int side, struct mkt_end *const end[2],
-			  struct mkt_drawn *const drawn[2])
+int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
 	struct ibv_mr *key = m->s.key[!side];
 	struct mkt_wr write = {
@@ -353,11 +334,11 @@ int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
 	struct ibmkey_info info;
 	int err;
 
-	if (!drawn[!side])
+	if (!m->drawn[!side])
 		return 0;
-	err = mkt_matrix_move(m, MKT_WRITE, side, end, drawn);
+	err = mkt_matrix_move(m, MKT_WRITE, side);
 	if (!err && op == MKT_SEND_INV)
-		err = mkt_send_inv(m, side, end[side]);
+		err = mkt_send_inv(m, side, m->end[side]);
 	else if (!err)
 		err = mkt_matrix_status(m, !side, &inv, IBV_WC_SUCCESS);
 	if (!err)
@@ -374,5 +355,5 @@ int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op,
 		err = mkt_arena_check(&m->s.arena[!side]);
 	/* the key can be bound again, for the other direction */
 	return err ?: mkt_layout_bind(key, &m->s.arena[!side],
-				      &drawn[!side]->layout, MKT_ACCESS_ALL);
+				      &m->drawn[!side]->layout, MKT_ACCESS_ALL);
 }

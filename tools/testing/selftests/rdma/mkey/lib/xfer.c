@@ -68,9 +68,8 @@ static void mkt_sge_list(struct mkt_wr *wr, const struct mkt_end *end,
 	}
 }
 
-static void mkt_expect_copy(const struct mkt_end *to, size_t to_offset,
-			    const struct mkt_end *from, size_t from_offset,
-			    size_t length)
+void mkt_expect_copy(const struct mkt_end *to, size_t to_offset, const struct mkt_end *from,
+		     size_t from_offset, size_t length)
 {
 	size_t i;
 

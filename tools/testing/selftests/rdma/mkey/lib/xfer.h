@@ -24,6 +24,10 @@ int mkt_end_key(struct mkt_end *end, struct ibv_mr *key,
 		int access);
 void mkt_end_free(struct mkt_end *end);
 
+/* expects @length bytes of @from in @to */
+void mkt_expect_copy(const struct mkt_end *to, size_t to_offset, const struct mkt_end *from,
+		     size_t from_offset, size_t length);
+
 struct mkt_xfer {
 	enum mkt_op op;
 	unsigned int side;		/* that posts the work request */
