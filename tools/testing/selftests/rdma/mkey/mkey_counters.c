@@ -102,10 +102,19 @@ static int counters_bind(FIXTURE_DATA(counters) *self, uint32_t length)
 	return mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, leaf->mr, leaf->addr, length);
 }
 
-static struct ibv_mr *counters_odp(FIXTURE_DATA(counters) *self)
+/* binds the key of side 1 to fresh memory on demand; ENODEV if there is none */
+static int counters_bind_odp(FIXTURE_DATA(counters) *self)
 {
-	return ibv_reg_mr(self->s.dev[1].pd, self->fresh, 4 * PAGE,
-			  MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	self->odp = ibv_reg_mr(self->s.dev[1].pd, self->fresh, 4 * PAGE,
+			       MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	return self->odp ? mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, self->odp,
+					  (uintptr_t)self->fresh, 4 * PAGE) : ENODEV;
+}
+
+/* the status of a peer's WRITE of 64 bytes to the key of side 1 */
+static int counters_write(FIXTURE_DATA(counters) *self, uint64_t addr)
+{
+	return mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, addr, 64);
 }
 
 /* a bind that is refused does not count; each unbind counts, also of an unbound key */
@@ -192,56 +201,48 @@ TEST_F(counters, rights)
 
 	ASSERT_EQ(0, counters_bind(self, 64));
 	EXPECT_COUNT("binds", 1);
-	ASSERT_EQ(IBV_WC_SUCCESS,
-		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, 64));
+	ASSERT_EQ(IBV_WC_SUCCESS, counters_write(self, 0));
 	EXPECT_COUNT("", 0);
 	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
 				   self->s.dev[1].pd, 0));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, 64));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, counters_write(self, 0));
 	EXPECT_COUNT("refused_rights", 1);
 }
 
 /* a fresh page is faulted in once; two pages that one access needs, once each */
 TEST_F(counters, faults)
 {
-	self->odp = counters_odp(self);
-	if (!self->odp)
+	int err = counters_bind_odp(self);
+
+	if (err == ENODEV)
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
-	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, self->odp,
-				    (uintptr_t)self->fresh, 4 * PAGE));
+	ASSERT_EQ(0, err);
 	EXPECT_COUNT("binds", 1);
-	ASSERT_EQ(IBV_WC_SUCCESS,
-		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 16, 64));
+	ASSERT_EQ(IBV_WC_SUCCESS, counters_write(self, 16));
 	EXPECT_COUNT("odp_faults", 1);
-	ASSERT_EQ(IBV_WC_SUCCESS,
-		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 160, 64));
+	ASSERT_EQ(IBV_WC_SUCCESS, counters_write(self, 160));
 	EXPECT_COUNT("", 0);
-	ASSERT_EQ(IBV_WC_SUCCESS,
-		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE,
-			    2 * PAGE - 32, 64));
+	ASSERT_EQ(IBV_WC_SUCCESS, counters_write(self, 2 * PAGE - 32));
 	EXPECT_COUNT("odp_faults", 2);
 }
 
 /* the process has unmapped the memory, or may not write it; a fault finds out */
 TEST_F(counters, memory)
 {
-	self->odp = counters_odp(self);
-	if (!self->odp)
+	int err = counters_bind_odp(self);
+
+	if (err == ENODEV)
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
-	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, self->odp,
-				    (uintptr_t)self->fresh, 4 * PAGE));
+	ASSERT_EQ(0, err);
 	EXPECT_COUNT("binds", 1);
 	ASSERT_EQ(0, munmap(self->fresh, PAGE));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, 64));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, counters_write(self, 0));
 	/* the fault that failed is counted, too */
 	self->before.of[COUNTS - 1]++;
 	EXPECT_COUNT("refused_memory", 1);
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	ASSERT_EQ(0, mprotect(self->fresh + PAGE, PAGE, PROT_READ));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-		  mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, PAGE, 64));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, counters_write(self, PAGE));
 	self->before.of[COUNTS - 1]++;
 	EXPECT_COUNT("refused_memory", 1);
 	/* not to be unmapped twice */

@@ -56,13 +56,6 @@ static int limits_read(struct mkt_setup *s, struct ibv_mr *key, size_t length)
 	return err;
 }
 
-/* binds @key to @num bytes, one after another */
-static int limits_bind(struct mkt_leaf *leaf, struct ibv_mr *key, enum mkt_rows rows,
-		       unsigned int num)
-{
-	return mkt_bind_rows(key, leaf, rows, num, 1, MKT_ACCESS_ALL);
-}
-
 /* as many entries as there may be; mkey_errors has fewer */
 TEST_F(limits, entries)
 {
@@ -72,8 +65,8 @@ TEST_F(limits, entries)
 	enum mkt_rows rows;
 
 	for (rows = MKT_ROWS_LIST; rows <= MKT_ROWS_BLOCKS; rows++) {
-		ASSERT_EQ(0, limits_bind(self->leaf, key, rows, max));
-		EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, rows, max + 1));
+		ASSERT_EQ(0, mkt_bind_rows(key, self->leaf, rows, max, 1, MKT_ACCESS_ALL));
+		EXPECT_EQ(ENOSPC, mkt_bind_rows(key, self->leaf, rows, max + 1, 1, 0));
 		EXPECT_EQ(max, key->length);
 		ASSERT_EQ(0, ibmkey_query(key, &info));
 		EXPECT_EQ(rows == MKT_ROWS_LIST ? IBMKEY_LIST : IBMKEY_INTERLEAVED, info.kind);
@@ -98,9 +91,9 @@ TEST_F(limits, indices)
 	ASSERT_NE(NULL, seen);
 	key = ibmkey_alloc(self->s.dev[1].pd, max);
 	ASSERT_NE(NULL, key);
-	ASSERT_EQ(0, limits_bind(self->leaf, key, MKT_ROWS_INDICES32, max));
+	ASSERT_EQ(0, mkt_bind_rows(key, self->leaf, MKT_ROWS_INDICES32, max, 1, MKT_ACCESS_ALL));
 	EXPECT_EQ(max, key->length);
-	EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, MKT_ROWS_INDICES32, max + 1));
+	EXPECT_EQ(ENOSPC, mkt_bind_rows(key, self->leaf, MKT_ROWS_INDICES32, max + 1, 1, 0));
 	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
 	ASSERT_EQ(0, ibmkey_query_indexed(key, &info, &layout, max, seen));
 	EXPECT_EQ(max, info.num_entries);
@@ -110,8 +103,8 @@ TEST_F(limits, indices)
 	}
 
 	/* lists and blocks of such a key have the limit of all keys */
-	EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, MKT_ROWS_LIST, most + 1));
-	EXPECT_EQ(ENOSPC, limits_bind(self->leaf, key, MKT_ROWS_BLOCKS, most + 1));
+	EXPECT_EQ(ENOSPC, mkt_bind_rows(key, self->leaf, MKT_ROWS_LIST, most + 1, 1, 0));
+	EXPECT_EQ(ENOSPC, mkt_bind_rows(key, self->leaf, MKT_ROWS_BLOCKS, most + 1, 1, 0));
 	EXPECT_EQ(0, limits_read(&self->s, key, self->leaf->length));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	free(seen);

@@ -95,36 +95,6 @@ static size_t memory_round(size_t bytes)
 	return slab ? slab : size;
 }
 
-/* blocks of the largest number of dimensions, which take most */
-static int memory_bind_blocks(struct ibv_mr *key, unsigned int n,
-			      struct mkt_leaf *leaf)
-{
-	struct ibmkey_block *blocks = calloc(n, sizeof(*blocks));
-	const uint64_t repeat[] = { 2, 2, 2, 2, 2, 2, 2, 2 };
-	unsigned int i;
-	int err;
-
-	if (!blocks)
-		return ENOMEM;
-	for (i = 0; i < n; i++) {
-		blocks[i].addr = leaf->addr + i;
-		blocks[i].bytes_count = 1;
-		blocks[i].lkey = leaf->mr->lkey;
-		blocks[i].stride[7] = 1 + i % 3;
-	}
-	err = ibv_rereg_mr_interleaved(key, MKT_ACCESS_ALL, IBMKEY_MAX_DIMS,
-				       repeat, n, blocks);
-	free(blocks);
-	return err;
-}
-
-static int memory_bind(struct ibv_mr *key, unsigned int n, enum mkt_rows rows,
-		       struct mkt_leaf *leaf)
-{
-	return rows == MKT_ROWS_BLOCKS ? memory_bind_blocks(key, n, leaf) :
-	       mkt_bind_rows(key, leaf, rows, n, 1, MKT_ACCESS_ALL);
-}
-
 /*
  * binds @keys keys over leaf 0 to @rows; returns the bytes that they take,
  * and frees them. Unbound keys take no more than they may keep.
@@ -141,7 +111,8 @@ static long long memory_of(struct mkt_dev *dev, unsigned int keys,
 		key[i] = ibmkey_alloc(dev->pd, entries);
 	before = memory_kernel();
 	for (i = 0; key && i < keys; i++)
-		if (!key[i] || memory_bind(key[i], entries, rows, leaf))
+		if (!key[i] || mkt_bind_rows(key[i], leaf, rows, entries, 1,
+					    MKT_ACCESS_ALL))
 			goto free;
 	bound = memory_kernel() - before;
 	for (i = 0; i < keys; i++)
@@ -200,7 +171,7 @@ TEST_F(memory, entries)
 		size_t least, most;
 	} kinds[] = {
 		{ "list", MKT_ROWS_LIST, PER_ENTRY, PER_ENTRY },
-		{ "blocks", MKT_ROWS_BLOCKS, 0, PER_BLOCK },
+		{ "blocks of eight dimensions", MKT_ROWS_DIMS, 0, PER_BLOCK },
 		{ "indices of 4 bytes", MKT_ROWS_INDICES32, 4, 4 },
 		{ "indices of 8 bytes", MKT_ROWS_INDICES64, 8, 8 },
 	};

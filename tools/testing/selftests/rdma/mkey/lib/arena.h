@@ -143,6 +143,7 @@ int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 enum mkt_rows {
 	MKT_ROWS_LIST,
 	MKT_ROWS_BLOCKS,	/* in one dimension, once */
+	MKT_ROWS_DIMS,		/* blocks in eight dimensions, which take most memory */
 	MKT_ROWS_INDICES32,
 	MKT_ROWS_INDICES64,
 };

@@ -224,7 +224,7 @@ int mkt_bind_rows(struct ibv_mr *key, const struct mkt_leaf *leaf, enum mkt_rows
 {
 	const struct mkt_arena arena = { .leaf[0] = *leaf };
 	struct mkt_layout layout = {
-		.num_dims = rows == MKT_ROWS_BLOCKS,
+		.num_dims = rows == MKT_ROWS_BLOCKS ? 1 : rows == MKT_ROWS_DIMS ? 8 : 0,
 		.repeat = { 1 },
 		.num_blocks = num,
 		.block = calloc(num, sizeof(*layout.block)),
@@ -236,9 +236,12 @@ int mkt_bind_rows(struct ibv_mr *key, const struct mkt_leaf *leaf, enum mkt_rows
 
 	if (!layout.block)
 		return ENOMEM;
+	for (i = 0; i < layout.num_dims && rows == MKT_ROWS_DIMS; i++)
+		layout.repeat[i] = 2;
 	for (i = 0; i < num; i++) {
 		layout.block[i].offset = (uint64_t)i * step % leaf->length;
 		layout.block[i].bytes = 1;
+		layout.block[i].stride[7] = 1 + i % 3;
 	}
 	err = mkt_layout_bind(key, &arena, &layout, access);
 	free(layout.block);
