@@ -307,11 +307,6 @@ TEST_F(order, fence)
 		.length = 64,
 		.lkey = leaf->mr->lkey,
 	};
-	struct ibmkey_bind bind = {
-		.kind = IBMKEY_LIST,
-		.num_entries = 1,
-		.ranges = &range,
-	};
 	struct mkt_request text, other;
 	struct mkt_wr read = { .op = MKT_READ, .num_sge = 1 };
 	struct ibmkey_info info = {};
@@ -331,10 +326,11 @@ TEST_F(order, fence)
 	other.mr = ibv_reg_mr(s->dev[1].pd, other.text, ROOM, MKT_ACCESS_ALL);
 	ASSERT_NE(NULL, other.mr);
 	range.length = 128;
-	ASSERT_EQ(48, ibmkey_describe(&bind, other.text, ROOM));
+	mkt_request_range(&other, 0, range);
+	ASSERT_EQ(48, other.length);
 	range.length = 64;
 	for (i = 0; i < mkt_scale(variant->netem ? 30 : 300, variant->netem ? 5 : 30); i++) {
-		text.length = ibmkey_describe(&bind, text.text, ROOM);
+		mkt_request_range(&text, 0, range);
 		read.sge[0].addr = (uintptr_t)text.text;
 		read.sge[0].length = text.length;
 		read.sge[0].lkey = text.mr->lkey;

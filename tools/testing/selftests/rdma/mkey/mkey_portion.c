@@ -44,17 +44,7 @@ FIXTURE_TEARDOWN(portion)
 /* binds the key with all access flags; @rkey 0 keeps the key portion */
 static int portion_bind(FIXTURE_DATA(portion) *self, uint32_t rkey)
 {
-	struct ibmkey_bind bind = {
-		.comp_mask = rkey ? IBMKEY_BIND_RKEY : 0,
-		.mkey = self->key,
-		.kind = IBMKEY_LIST,
-		.access = TAG_ACCESS,
-		.num_entries = 1,
-		.ranges = &self->range,
-		.rkey = rkey,
-	};
-
-	return ibmkey_bind_many(&bind, 1, NULL);
+	return mkt_bind_as(self->key, TAG_ACCESS, rkey, self->range);
 }
 
 /* a request of side 0 that uses @rkey of side 1 */
@@ -176,15 +166,9 @@ TEST_F(portion, an_unbind_changes_it)
 /* binds the key of side 1 by a request; returns its status */
 static int portion_request(FIXTURE_DATA(portion) *self, uint64_t mask, int access)
 {
-	struct ibmkey_bind bind = {
-		.comp_mask = mask,
-		.kind = IBMKEY_LIST,
-		.num_entries = 1,
-		.ranges = &self->range,
-	};
 	struct ibmkey_wr wr;
 
-	self->text.length = ibmkey_describe(&bind, self->text.text, self->text.room);
+	mkt_request_range(&self->text, mask, self->range);
 	wr = mkt_request_wr(&self->text, self->key);
 	wr.access = access;
 	return mkt_request_status(&self->s.pair.end[1], &wr);

@@ -475,15 +475,6 @@ TEST_F(in_turn, leaves_are_free)
 	}
 }
 
-/* writes the description of 64 bytes of @mr */
-static void turn_describe(struct mkt_request *text, struct ibv_mr *mr, uint64_t addr)
-{
-	struct ibmkey_range range = { .addr = addr, .length = 64, .lkey = mr->lkey };
-	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
-
-	text->length = ibmkey_describe(&bind, text->text, text->room);
-}
-
 /*
  * The leaves of a layout that a request replaced can be deregistered at once: the
  * first layout of the key, one that replaced another, and the last one. That a
@@ -501,7 +492,9 @@ TEST_F(in_turn, replaced_leaves_are_free)
 	for (i = 0; i < 3; i++) {
 		mr[i & 1] = ibv_reg_mr(pd, host, TURN_PAGE, MKT_ACCESS_ALL);
 		ASSERT_NE(NULL, mr[i & 1]);
-		turn_describe(&self->text, mr[i & 1], (uintptr_t)host);
+		mkt_request_range(&self->text, 0, (struct ibmkey_range){
+			.addr = (uintptr_t)host, .length = 64, .lkey = mr[i & 1]->lkey,
+		});
 		wr = mkt_request_wr(&self->text, key);
 		ASSERT_EQ(IBV_WC_SUCCESS, mkt_request_status(&self->s.pair.end[1], &wr));
 		EXPECT_EQ(EBUSY, ibv_dereg_mr(mr[i & 1]));

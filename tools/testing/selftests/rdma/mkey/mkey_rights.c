@@ -86,17 +86,8 @@ static int rights_bind_tag(FIXTURE_DATA(rights) *self, unsigned int which, uint3
 		.length = LENGTH,
 		.lkey = self->leaf->lkey,
 	};
-	struct ibmkey_bind bind = {
-		.comp_mask = IBMKEY_BIND_RKEY,
-		.mkey = self->mr,
-		.kind = IBMKEY_LIST,
-		.access = MKT_ACCESS_ALL,
-		.num_entries = 1,
-		.ranges = &range,
-		.rkey = rkey,
-	};
 
-	return ibmkey_bind_many(&bind, 1, NULL);
+	return mkt_bind_as(self->mr, MKT_ACCESS_ALL, rkey, range);
 }
 
 /*

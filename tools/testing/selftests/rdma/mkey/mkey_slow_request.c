@@ -46,13 +46,7 @@ static int slow_bind_range(struct ibv_mr *key, struct ibmkey_range range)
 /* a request that binds the key to @range */
 static struct ibmkey_wr slow_bind(struct slow_test *t, struct ibmkey_range range)
 {
-	struct ibmkey_bind bind = {
-		.kind = IBMKEY_LIST,
-		.num_entries = 1,
-		.ranges = &range,
-	};
-
-	t->text.length = ibmkey_describe(&bind, t->text.text, t->text.room);
+	mkt_request_range(&t->text, 0, range);
 	return mkt_request_wr(&t->text, t->s.key[0]);
 }
 

@@ -12,6 +12,21 @@ int mkt_bind_range(struct ibv_mr *key, unsigned int access, const struct ibv_mr 
 	return ibmkey_bind_list(key, access, 1, &range);
 }
 
+int mkt_bind_as(struct ibv_mr *key, unsigned int access, uint32_t rkey, struct ibmkey_range range)
+{
+	struct ibmkey_bind bind = {
+		.comp_mask = rkey ? IBMKEY_BIND_RKEY : 0,
+		.mkey = key,
+		.kind = IBMKEY_LIST,
+		.access = access,
+		.num_entries = 1,
+		.ranges = &range,
+		.rkey = rkey,
+	};
+
+	return ibmkey_bind_many(&bind, 1, NULL);
+}
+
 int mkt_bind_strided(struct ibv_mr *key, unsigned int access, const struct ibv_mr *mr,
 		     uint64_t addr, uint64_t bytes, int64_t stride, uint64_t count)
 {

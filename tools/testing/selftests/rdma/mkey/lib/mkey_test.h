@@ -70,6 +70,8 @@ int mkt_teardown(struct mkt_setup *setup);
 /* binds @key to @length bytes from @addr on of @mr, an MR or another key */
 int mkt_bind_range(struct ibv_mr *key, unsigned int access, const struct ibv_mr *mr,
 		   uint64_t addr, uint64_t length);
+/* binds @key to @range under @rkey; 0 keeps the key portion */
+int mkt_bind_as(struct ibv_mr *key, unsigned int access, uint32_t rkey, struct ibmkey_range range);
 /* binds @key to @count blocks of @bytes bytes, which begin @stride bytes apart */
 int mkt_bind_strided(struct ibv_mr *key, unsigned int access, const struct ibv_mr *mr,
 		     uint64_t addr, uint64_t bytes, int64_t stride, uint64_t count);

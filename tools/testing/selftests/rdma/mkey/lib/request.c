@@ -45,6 +45,18 @@ int mkt_request_describe(struct mkt_request *request, const struct mkt_arena *ar
 	return 0;
 }
 
+void mkt_request_range(struct mkt_request *request, uint64_t mask, struct ibmkey_range range)
+{
+	struct ibmkey_bind bind = {
+		.comp_mask = mask,
+		.kind = IBMKEY_LIST,
+		.num_entries = 1,
+		.ranges = &range,
+	};
+
+	request->length = ibmkey_describe(&bind, request->text, request->room);
+}
+
 struct ibmkey_wr mkt_request_wr(const struct mkt_request *request, struct ibv_mr *key)
 {
 	return (struct ibmkey_wr){

@@ -18,6 +18,8 @@ void mkt_request_free(struct mkt_request *request);
 /* writes the description of @layout over the leaves of @arena */
 int mkt_request_describe(struct mkt_request *request, const struct mkt_arena *arena,
 			 const struct mkt_layout *layout);
+/* the description of one range; @mask: bits of struct ibmkey_bind */
+void mkt_request_range(struct mkt_request *request, uint64_t mask, struct ibmkey_range range);
 /* a request that binds @key to it with all access flags */
 struct ibmkey_wr mkt_request_wr(const struct mkt_request *request, struct ibv_mr *key);
 /* posts @wr and waits; returns its status, or -1 */
