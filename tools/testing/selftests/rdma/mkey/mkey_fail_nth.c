@@ -304,7 +304,7 @@ TEST_F(fail_nth, in_turn)
 {
 	uint64_t all = mkt_dm_share(&self->c.dev) - 8192;	/* but those of the fixture */
 	int before = mkt_dev_count(&self->c.dev, "mr"), came = 1;
-	struct mkt_pool had = {}, has = {};
+	struct mkt_pool had = {};
 	unsigned int faults = 0;
 	struct ibv_dm *dm;
 
@@ -318,11 +318,8 @@ TEST_F(fail_nth, in_turn)
 	EXPECT_LE(variant->none ? 0 : 1, faults);
 	if (before >= 0)
 		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
-	if (variant->pool) {
-		EXPECT_EQ(0, mkt_pool(&self->c.dev, variant->pool, &has));
-		EXPECT_EQ(had.used, has.used);
-		EXPECT_EQ(had.buffers, has.buffers);
-	}
+	if (variant->pool)
+		EXPECT_TRUE(mkt_pool_grew(&self->c.dev, variant->pool, &had, 0));
 	if (variant->run == fail_dm_alloc && !variant->class && all < 1ull << 30) {
 		dm = mkt_dm_alloc(&self->c.dev, all, 0, 0);
 		ASSERT_NE(NULL, dm);

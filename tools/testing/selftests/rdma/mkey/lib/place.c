@@ -43,6 +43,19 @@ int mkt_pool(const struct mkt_dev *dev, const char *class,
 	return err;
 }
 
+bool mkt_pool_grew(const struct mkt_dev *dev, const char *class, const struct mkt_pool *before,
+		   uint64_t more)
+{
+	struct mkt_pool now = {};
+	int err = mkt_pool(dev, class, &now);
+
+	if (!err && now.used == before->used + more && (more || now.buffers == before->buffers))
+		return true;
+	mkt_diag("%s: errno %d, %" PRIu64 " bytes in %" PRIu64 " buffers, before %" PRIu64 " in %"
+		 PRIu64, class, err, now.used, now.buffers, before->used, before->buffers);
+	return false;
+}
+
 uint64_t mkt_dm_share(const struct mkt_dev *dev)
 {
 	return dev->caps.max_dm_size / 2;

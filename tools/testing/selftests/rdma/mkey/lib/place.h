@@ -27,6 +27,9 @@ struct mkt_pool {
 /* the first pool of @dev in debugfs whose class begins with @class */
 int mkt_pool(const struct mkt_dev *dev, const char *class,
 	     struct mkt_pool *pool);
+/* true if the pool has @more bytes in use than at @before, and as many buffers if that is 0 */
+bool mkt_pool_grew(const struct mkt_dev *dev, const char *class, const struct mkt_pool *before,
+		   uint64_t more);
 /* maps whole pages of @dm; NULL and errno; munmap() unmaps them */
 void *mkt_dm_map(struct ibv_dm *dm, size_t length);
 /* the physical address of a byte, 0 if unknown; needs root */
