@@ -359,20 +359,8 @@ struct window_binder {
 static void *window_bind_loop(void *arg)
 {
 	struct window_binder *binder = arg;
-	struct ibv_send_wr *bad, wr = {
-		.opcode = IBV_WR_BIND_MW,
-		.send_flags = IBV_SEND_SIGNALED,
-		.bind_mw = {
-			.mw = &binder->mw,
-			.rkey = binder->mw.rkey,
-			.bind_info = {
-				.mr = binder->mr,
-				.addr = binder->addr,
-				.length = ZONE,
-				.mw_access_flags = REMOTE,
-			},
-		},
-	};
+	struct ibv_send_wr *bad, wr = mkt_window_wr(&binder->mw, binder->mr, binder->addr, ZONE,
+						    REMOTE);
 	struct ibv_wc wc = {};
 	unsigned int i;
 

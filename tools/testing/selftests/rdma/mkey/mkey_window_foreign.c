@@ -73,23 +73,6 @@ TEST_F(window, bind_to_foreign)
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
 }
 
-static int foreign_bind_as(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr, uint32_t rkey)
-{
-	struct ibv_send_wr *bad, wr = {
-		.opcode = IBV_WR_BIND_MW,
-		.send_flags = IBV_SEND_SIGNALED,
-		.bind_mw = {
-			.mw = mw,
-			.rkey = rkey,
-			.bind_info = { .mr = mr, .length = ZONE, .mw_access_flags = REMOTE },
-		},
-	};
-	struct ibv_wc wc;
-	int err = ibv_post_send(qp->qp, &wr, &bad) ?: mkt_poll(qp, &wc);
-
-	return err ?: wc.status;
-}
-
 /*
  * a READ of a window's first peer is sent again when another peer has the
  * window
@@ -98,7 +81,9 @@ TEST_F(window, replay)
 {
 	struct mkt_setup *s = &self->s;
 	uint8_t *host = s->arena[1].mem[0].host;
+	struct ibv_send_wr *bad, bind;
 	struct mkt_replay replay;
+	struct ibv_wc wc;
 	uint32_t rkey;
 
 	memset(host, 0x11, 2 * ZONE);
@@ -113,7 +98,11 @@ TEST_F(window, replay)
 		.rkey = rkey,
 	}));
 	memset(host, 0x5c, 2 * ZONE);
-	ASSERT_EQ(0, foreign_bind_as(&self->second.end[1], self->mw, self->key, rkey));
+	/* under the same rkey */
+	bind = mkt_window_wr(self->mw, self->key, 0, ZONE, REMOTE);
+	ASSERT_EQ(0, ibv_post_send(self->second.end[1].qp, &bind, &bad));
+	ASSERT_EQ(0, mkt_poll(&self->second.end[1], &wc));
+	ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
 	EXPECT_EQ(0, mkt_replay_send(&replay, 0x5c, 256));
 	mkt_replay_close(&replay);
 }
@@ -196,18 +185,12 @@ static int window_post(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
 		.opcode = IBV_WR_LOCAL_INV,
 		.invalidate_rkey = mw->rkey,
 	};
-	struct ibv_send_wr bind = {
-		.opcode = IBV_WR_BIND_MW,
-		.next = &inv,
-		.bind_mw = {
-			.mw = mw,
-			.rkey = mw->rkey,
-			.bind_info = { .mr = mr, .length = ZONE, .mw_access_flags = REMOTE },
-		},
-	};
+	struct ibv_send_wr bind = mkt_window_wr(mw, mr, 0, ZONE, REMOTE);
 	unsigned int i;
 	int err = 0;
 
+	bind.next = &inv;
+	bind.send_flags = 0;
 	for (i = 0; !err && i < 8; i++)
 		err = ibv_post_send(qp->qp, &bind, &bad);
 	inv = bind;

@@ -297,27 +297,20 @@ TEST_F(retry, bind)
 	struct retry_counts least = { .retries = 1 };
 	struct mkt_qp *qp = &self->s.pair.end[0];
 	struct mkt_wr write = retry_write(self, 100);
-	struct ibv_send_wr *bad, bind = {
-		.wr_id = 2,
-		.opcode = IBV_WR_BIND_MW,
-		.send_flags = IBV_SEND_SIGNALED,
-	};
+	struct ibv_send_wr *bad, bind;
 	struct ibv_mr *mr;
+	struct ibv_mw *mw;
 	struct ibv_wc wc;
 	unsigned int i;
 
 	mr = ibv_reg_mr(self->s.dev[0].pd, self->bytes[0], LENGTH,
 			MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
 	ASSERT_NE(NULL, mr);
-	bind.bind_mw.mw = ibv_alloc_mw(self->s.dev[0].pd, IBV_MW_TYPE_2);
-	ASSERT_NE(NULL, bind.bind_mw.mw);
-	bind.bind_mw.rkey = ibv_inc_rkey(bind.bind_mw.mw->rkey);
-	bind.bind_mw.bind_info = (struct ibv_mw_bind_info){
-		.mr = mr,
-		.addr = (uintptr_t)self->bytes[0],
-		.length = LENGTH,
-		.mw_access_flags = access,
-	};
+	mw = ibv_alloc_mw(self->s.dev[0].pd, IBV_MW_TYPE_2);
+	ASSERT_NE(NULL, mw);
+	bind = mkt_window_wr(mw, mr, (uintptr_t)self->bytes[0], LENGTH, access);
+	bind.wr_id = 2;
+	bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
 	self->first = retry_counts(self);
 	if (!mkt_netem_set(&self->netem[0], LOSE))
 		SKIP(return, "no netem");
@@ -331,7 +324,7 @@ TEST_F(retry, bind)
 		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
 	}
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	ASSERT_EQ(0, ibv_dealloc_mw(bind.bind_mw.mw));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 

@@ -126,6 +126,9 @@ int mkt_post_recv(struct mkt_qp *qp, const struct ibv_sge *sge, int num_sge,
 		  uint64_t wr_id);
 /* waits for one completion; ETIMEDOUT if nothing completes for minutes */
 int mkt_poll(struct mkt_qp *qp, struct ibv_wc *wc);
+/* a request that binds a window under the rkey that it has */
+struct ibv_send_wr mkt_window_wr(struct ibv_mw *mw, struct ibv_mr *mr, uint64_t addr,
+				 uint64_t length, unsigned int access);
 /* binds a window of either type and waits; EIO if the bind is refused */
 int mkt_bind_window(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr,
 		    uint64_t addr, uint64_t length, unsigned int access);

@@ -113,31 +113,37 @@ int mkt_post_recv(struct mkt_qp *qp, const struct ibv_sge *sge, int num_sge,
 	return ibv_post_recv(qp->qp, &recv, &bad);
 }
 
-int mkt_bind_window(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr,
-		    uint64_t addr, uint64_t length, unsigned int access)
+struct ibv_send_wr mkt_window_wr(struct ibv_mw *mw, struct ibv_mr *mr, uint64_t addr,
+				 uint64_t length, unsigned int access)
 {
-	struct ibv_mw_bind_info info = {
-		.mr = mr,
-		.addr = addr,
-		.length = length,
-		.mw_access_flags = access,
-	};
-	struct ibv_mw_bind bind = {
-		.send_flags = IBV_SEND_SIGNALED,
-		.bind_info = info,
-	};
-	struct ibv_send_wr *bad, wr = {
+	return (struct ibv_send_wr) {
 		.opcode = IBV_WR_BIND_MW,
 		.send_flags = IBV_SEND_SIGNALED,
 		.bind_mw = {
 			.mw = mw,
-			.rkey = ibv_inc_rkey(mw->rkey),
-			.bind_info = info,
+			.rkey = mw->rkey,
+			.bind_info = {
+				.mr = mr,
+				.addr = addr,
+				.length = length,
+				.mw_access_flags = access,
+			},
 		},
+	};
+}
+
+int mkt_bind_window(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr,
+		    uint64_t addr, uint64_t length, unsigned int access)
+{
+	struct ibv_send_wr *bad, wr = mkt_window_wr(mw, mr, addr, length, access);
+	struct ibv_mw_bind bind = {
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = wr.bind_mw.bind_info,
 	};
 	struct ibv_wc wc;
 	int err;
 
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
 	if (mw->type == IBV_MW_TYPE_1)
 		err = ibv_bind_mw(qp->qp, mw, &bind);
 	else
