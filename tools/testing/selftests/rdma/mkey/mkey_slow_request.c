@@ -72,45 +72,40 @@ static int slow_write(struct slow_test *t, struct mkt_pair *pair, unsigned int s
 	return mkt_post_send(&pair->end[side], &wr, 1);
 }
 
-/* posts a WRITE on the first queue of side 0 that does not complete before a page is there */
-static int slow_start(struct slow_test *t)
+/*
+ * posts two requests on the first queue of side 0: a WRITE, which does not complete before page
+ * @page is there, and a bind
+ */
+static int slow_start(struct slow_test *t, unsigned int page)
 {
+	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
+
 	mkt_slow_hold(&t->slow, true);
-	return slow_write(t, &t->s.pair, 0, slow_page(t, 0), t->mr[1]->rkey) ?:
-	       mkt_slow_wait(&t->slow, 1);
+	return slow_write(t, &t->s.pair, 0, slow_page(t, page), t->mr[1]->rkey) ?:
+	       mkt_slow_wait(&t->slow, 1) ?: slow_post_bind(&t->s.pair.end[0], &wr, 2);
 }
 
-/* a request does not wait for earlier ones if the key is not bound: none of them uses it */
-TEST_F(slow_request, binds_an_unbound_key_at_once)
+/*
+ * An earlier request that is repeated uses the old layout again. A request does not wait for
+ * earlier ones if the key is not bound: none of them uses it.
+ */
+TEST_F(slow_request, binds_after_earlier_requests)
 {
 	struct slow_test *t = &self->t;
-	struct mkt_qp *qp = &t->s.pair.end[0];
-	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
+	unsigned int bound, i;
 
-	ASSERT_EQ(0, slow_start(t));
-	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
-	EXPECT_TRUE(mkt_until(slow_bound(t) == NEW));
-	mkt_slow_hold(&t->slow, false);
-	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
-	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 2));
-}
-
-/* an earlier request that is repeated uses the old layout again */
-TEST_F(slow_request, rebinds_after_earlier_requests)
-{
-	struct slow_test *t = &self->t;
-	struct mkt_qp *qp = &t->s.pair.end[0];
-	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
-
-	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
-	ASSERT_EQ(0, slow_start(t));
-	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
-	usleep(PAUSE);
-	EXPECT_EQ(OLD, slow_bound(t));
-	mkt_slow_hold(&t->slow, false);
-	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
-	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 2));
-	EXPECT_EQ(NEW, slow_bound(t));
+	for (bound = 0; bound < 2; bound++) {
+		if (bound)
+			ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
+		ASSERT_EQ(0, slow_start(t, bound));
+		if (bound)
+			usleep(PAUSE);
+		EXPECT_TRUE(mkt_until(slow_bound(t) == (bound ? OLD : NEW)));
+		mkt_slow_hold(&t->slow, false);
+		for (i = 1; i <= 2; i++)
+			EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&t->s.pair.end[0], i));
+		EXPECT_EQ(NEW, slow_bound(t));
+	}
 }
 
 /*
@@ -330,11 +325,7 @@ TEST_F(slow_request, queue_ends_before_a_request)
 
 	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
 	for (end = TO_ERR; end <= DESTROYED; end++) {
-		/* each time another page */
-		mkt_slow_hold(&t->slow, true);
-		ASSERT_EQ(0, slow_write(t, &t->s.pair, 0, slow_page(t, end), t->mr[1]->rkey));
-		ASSERT_EQ(0, mkt_slow_wait(&t->slow, 1));
-		EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
+		ASSERT_EQ(0, slow_start(t, end));
 		EXPECT_EQ(0, slow_end(t, qp, end));
 		if (end == TO_ERR) {
 			EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, slow_status(qp, 1));
@@ -359,8 +350,7 @@ TEST_F(slow_request, drained_queue)
 	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
 
 	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
-	ASSERT_EQ(0, slow_start(t));
-	EXPECT_EQ(0, slow_post_bind(qp, &wr, 2));
+	ASSERT_EQ(0, slow_start(t, 0));
 	EXPECT_EQ(0, mkt_qp_state(qp, IBV_QPS_SQD));
 	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(qp, 1));
