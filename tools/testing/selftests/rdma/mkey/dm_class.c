@@ -39,12 +39,6 @@ FIXTURE_VARIANT_ADD(class, pmem) { .place = PMEM, .bit = IBMKEY_DM_PMEM };
 
 FIXTURE_SETUP(class)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		/* gigabytes are flushed, which takes long */
-		.flags = MKT_QP_PATIENT,
-		.host = 256 * 1024,
-	};
 	unsigned int slot, function;
 
 	if (geteuid())
@@ -74,7 +68,8 @@ FIXTURE_SETUP(class)
 		self->which = IBMKEY_DM_THE_PMEM(atoi(self->what));
 		break;
 	}
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	/* gigabytes are flushed, which takes long */
+	MKT_MAKE(&self->s, .flags = MKT_QP_PATIENT, .host = 256 * 1024);
 }
 
 FIXTURE_TEARDOWN(class)

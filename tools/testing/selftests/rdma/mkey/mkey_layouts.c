@@ -388,20 +388,13 @@ static size_t large_message(void)
 
 FIXTURE_SETUP(large)
 {
-	struct mkt_wants wants = {
-		.mtu = variant->mtu,
-		/*
-		 * the largest number of entries, and far indices, need more
-		 * memory in a short run
-		 */
-		.host = large_message() * 9 / 4 + mkt_scale(0, 1024) * 1024,
-		.max_entries = 65536,
-	};
+	unsigned int most;
 
 	MKT_OPEN_EXTENDED(self->s.dev);
-	if (wants.max_entries > self->s.dev[0].caps.max_entries)
-		wants.max_entries = self->s.dev[0].caps.max_entries;
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	most = self->s.dev[0].caps.max_entries;
+	/* the largest number of entries, and far indices, need more memory in a short run */
+	MKT_MAKE(&self->s, .mtu = variant->mtu, .max_entries = most < 65536 ? most : 65536,
+		 .host = large_message() * 9 / 4 + mkt_scale(0, 1024) * 1024);
 }
 
 FIXTURE_TEARDOWN(large)

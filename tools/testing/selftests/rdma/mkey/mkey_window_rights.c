@@ -39,19 +39,14 @@ FIXTURE_VARIANT_ADD(wrights, odp) { .ordinary = true, .on_demand = true };
 
 FIXTURE_SETUP(wrights)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.host = 4 * ZONE,
-		.dm = variant->device_memory ? ZONE : 0,
-		.max_entries = variant->ordinary ? 0 : 4,
-	};
 	struct mkt_arena *arena;
 	int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND;
 
 	MKT_OPEN(self->s.dev);
 	if (!variant->ordinary && (!self->s.dev[0].extended || !self->s.dev[1].extended))
 		SKIP(return, "not extended by ib_mkey");
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .host = 4 * ZONE, .dm = variant->device_memory ? ZONE : 0,
+		 .max_entries = variant->ordinary ? 0 : 4);
 	arena = &self->s.arena[1];
 	if (variant->device_memory) {
 		self->own = ibv_reg_dm_mr(self->s.dev[1].pd, arena->mem[1].dm, 0, ZONE,

@@ -43,13 +43,12 @@ static unsigned long forged_tainted(void)
 
 FIXTURE_SETUP(forged)
 {
-	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 64 * 1024 };
 	struct mkt_leaf *leaf;
 
 	MKT_OPEN(self->s.dev);
 	if (geteuid())
 		SKIP(return, "not root");
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .host = 64 * 1024);
 	leaf = &self->s.arena[1].leaf[0];
 	self->addr = (leaf->addr + 4095) & ~4095ull;
 	self->rkey = leaf->mr->rkey;

@@ -29,14 +29,8 @@ FIXTURE_VARIANT_ADD(stock, srq) { .mtu = IBV_MTU_1024, .flags = MKT_QP_SRQ };
 
 FIXTURE_SETUP(stock)
 {
-	struct mkt_wants wants = {
-		.mtu = variant->mtu,
-		.flags = variant->flags,
-		.host = 64 * 1024,
-	};
-
 	MKT_OPEN(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .mtu = variant->mtu, .flags = variant->flags, .host = 64 * 1024);
 }
 
 FIXTURE_TEARDOWN(stock)

@@ -18,11 +18,10 @@ FIXTURE(provider)
 
 FIXTURE_SETUP(provider)
 {
-	struct mkt_wants wants = { .mtu = IBV_MTU_1024, .host = 2 * LENGTH };
 	int i;
 
 	MKT_OPEN(self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .host = 2 * LENGTH);
 	for (i = 0; i < 2; i++) {
 		/* no memory of the process is there, and both are equally far from a page */
 		void *addr = (void *)(uintptr_t)(4096 + PATTERN % 4096);

@@ -24,17 +24,12 @@ FIXTURE(reset)
 
 FIXTURE_SETUP(reset)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.flags = MKT_QP_PATIENT,
-		.host = 64 * 1024,
-	};
 	unsigned int i;
 
 	MKT_OPEN(self->s.dev);
 	SLOW_TRY(mkt_slow_try(&self->slow, self->s.dev, SIZE));
 	self->open = true;
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .flags = MKT_QP_PATIENT, .host = 64 * 1024);
 	ASSERT_EQ(0, slow_thread_create(&self->thread));
 	for (i = 0; i < 2; i++) {
 		self->mr[i] = ibv_reg_mr(self->s.dev[i].pd, self->slow.map, SIZE,

@@ -52,16 +52,11 @@ FIXTURE(retry)
 
 FIXTURE_SETUP(retry)
 {
-	struct mkt_wants wants = {
-		.mtu = IBV_MTU_1024,
-		.flags = MKT_QP_BRIEF,
-		.host = LENGTH + 4096,
-	};
 	unsigned int i;
 
 	MKT_OPEN(self->s.dev);
 	MKT_NETEM(self->netem, self->s.dev);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .flags = MKT_QP_BRIEF, .host = LENGTH + 4096);
 	ASSERT_EQ(0, mkt_pair_create(&self->other, &self->s.dev[1], &self->s.dev[0],
 				     IBV_MTU_1024, MKT_QP_PATIENT));
 	for (i = 0; i < 2; i++)

@@ -48,15 +48,17 @@
 		     (dev)->name);					\
 } while (0)
 
-/*
- * Opens both devices, and makes two sides of them; the other arguments are fields of struct
- * mkt_wants
- */
-#define MKT_SETUP(setup, ...) do {					\
+/* makes two sides of both devices; the other arguments are fields of struct mkt_wants */
+#define MKT_MAKE(setup, ...) do {					\
 	struct mkt_wants __wants = { __VA_ARGS__ };			\
 									\
-	MKT_OPEN_EXTENDED((setup)->dev);				\
 	ASSERT_EQ(0, mkt_setup(setup, &__wants, _metadata->name));	\
+} while (0)
+
+/* opens both devices for a test of ib_mkey's additions, and makes two sides of them */
+#define MKT_SETUP(setup, ...) do {					\
+	MKT_OPEN_EXTENDED((setup)->dev);				\
+	MKT_MAKE(setup, __VA_ARGS__);					\
 } while (0)
 
 /* a fixture that is two sides and nothing else */
