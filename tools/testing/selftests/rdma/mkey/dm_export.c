@@ -31,12 +31,10 @@ FIXTURE(export)
 
 FIXTURE_SETUP(export)
 {
-	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
-
 	MKT_OPEN_SIDE(&self->dev, 0);
 	if (mkt_pool(&self->dev, "host", &self->before))
 		SKIP(return, "no debugfs");
-	self->dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
+	self->dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_HOST);
 	ASSERT_NE(NULL, self->dm);
 	ASSERT_EQ(0, ibmkey_export_dm(self->dm, &self->fd));
 }
@@ -366,7 +364,6 @@ TEST_F(export, importer_holds)
 /* a device that cannot reach a PCI function's memory cannot import it */
 TEST_F(export, importer_far)
 {
-	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
 	struct ibv_dm *dm;
 	char what[64];
 	int fd;
@@ -375,7 +372,7 @@ TEST_F(export, importer_far)
 		SKIP(return, "no mkey_importer.ko in MODULE_DIR");
 	if (!mkt_hardware(what, sizeof(what), "p2p"))
 		SKIP(return, "no PCI function with memory for peers");
-	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_P2P);
+	dm = mkt_dm_alloc(&self->dev, LENGTH, 0, IBMKEY_DM_P2P);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 	EXPECT_NE(0, load_importer(fd, false));

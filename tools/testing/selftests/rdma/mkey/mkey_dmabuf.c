@@ -201,7 +201,6 @@ TEST_F(buffer, verb)
 /* a revoked buffer cannot be imported again; the last MR frees it */
 TEST_F(buffer, revoked)
 {
-	struct ibv_alloc_dm_attr attr = { .length = SIZE };
 	struct mkt_pool before;
 	struct ibv_mr *mr;
 	struct ibv_dm *dm;
@@ -209,7 +208,7 @@ TEST_F(buffer, revoked)
 
 	if (mkt_pool(&self->dev, "host", &before))
 		SKIP(return, "no debugfs");
-	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
+	dm = mkt_dm_alloc(&self->dev, SIZE, 0, IBMKEY_DM_HOST);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 	mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, SIZE, 0, fd, MKT_ACCESS_ALL);
@@ -228,7 +227,6 @@ TEST_F(buffer, revoked)
 /* an MR keeps the dma-buf after its descriptor was closed */
 TEST_F(buffer, closed)
 {
-	struct ibv_alloc_dm_attr attr = { .length = SIZE };
 	struct mkt_pool before;
 	struct ibv_mr *mr;
 	struct ibv_dm *dm;
@@ -237,7 +235,7 @@ TEST_F(buffer, closed)
 	if (mkt_pool(&self->dev, "host", &before))
 		SKIP(return, "no debugfs");
 	for (i = 0; i < 50; i++) {
-		dm = ibmkey_alloc_dm(self->dev.ctx, &attr, IBMKEY_DM_HOST);
+		dm = mkt_dm_alloc(&self->dev, SIZE, 0, IBMKEY_DM_HOST);
 		ASSERT_NE(NULL, dm);
 		ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 		mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, SIZE, 0, fd, 0);
@@ -298,7 +296,6 @@ FIXTURE(exporter)
 {
 	struct mkt_dev dev;
 	int fd;
-	struct ibv_mr *mr;	/* what exporter_dereg() deregisters */
 	bool other;
 };
 
@@ -323,8 +320,10 @@ FIXTURE_TEARDOWN(exporter)
 	}
 }
 
-static int exporter_reg(FIXTURE_DATA(exporter) *self)
+static int exporter_reg(void *data)
 {
+	FIXTURE_DATA(exporter) *self = data;
+
 	return buffer_reg(&self->dev, self->fd, 0, 4 * PAGE, 0, MKT_ACCESS_ALL);
 }
 
@@ -363,18 +362,6 @@ TEST_F(exporter, pages)
 	}
 }
 
-static int exporter_dereg(void *data)
-{
-	FIXTURE_DATA(exporter) *self = data;
-
-	return ibv_dereg_mr(self->mr);
-}
-
-static int exporter_refused(void *data)
-{
-	return exporter_reg(data);
-}
-
 /* adds another device and loads the exporter */
 static int exporter_slow(FIXTURE_DATA(exporter) *self, const char *parameters)
 {
@@ -393,7 +380,7 @@ static int exporter_slow(FIXTURE_DATA(exporter) *self, const char *parameters)
  * Returns 0 if deleting does not wait for that, too. @result is the return
  * value of @call.
  */
-static int exporter_delete(FIXTURE_DATA(exporter) *self, int (*call)(void *), int *result)
+static int exporter_delete(int (*call)(void *arg), void *arg, int *result)
 {
 	bool deleted = false, held = false;
 	struct slow_thread thread;
@@ -402,7 +389,7 @@ static int exporter_delete(FIXTURE_DATA(exporter) *self, int (*call)(void *), in
 
 	if (slow_thread_create(&thread))
 		return EAGAIN;
-	slow_run(&thread, call, self);
+	slow_run(&thread, call, arg);
 	/* the wait ends at once, or never */
 	for (n = 0; n < 10 * MKT_STALL_SECONDS && !held; n++) {
 		held = exporter_parameter("waiting") == 1;
@@ -425,14 +412,14 @@ static int exporter_delete(FIXTURE_DATA(exporter) *self, int (*call)(void *), in
 TEST_F(exporter, slow_dereg)
 {
 	int result = -1, err = exporter_slow(self, "pages=1 hold=1");
+	struct ibv_mr *mr;
 
 	if (err == ENOENT)
 		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
 	ASSERT_EQ(0, err);
-	self->mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, PAGE, 0, self->fd,
-					MKT_ACCESS_ALL);
-	ASSERT_NE(NULL, self->mr);
-	EXPECT_EQ(0, exporter_delete(self, exporter_dereg, &result));
+	mr = ibmkey_reg_dmabuf_mr(self->dev.pd, 0, PAGE, 0, self->fd, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, mr);
+	EXPECT_EQ(0, exporter_delete(slow_dereg, mr, &result));
 	EXPECT_EQ(0, result);
 }
 
@@ -444,7 +431,7 @@ TEST_F(exporter, slow_refusal)
 	if (err == ENOENT)
 		SKIP(return, "no " EXPORTER ".ko in MODULE_DIR");
 	ASSERT_EQ(0, err);
-	EXPECT_EQ(0, exporter_delete(self, exporter_refused, &result));
+	EXPECT_EQ(0, exporter_delete(exporter_reg, self, &result));
 	EXPECT_EQ(EOPNOTSUPP, result);
 }
 

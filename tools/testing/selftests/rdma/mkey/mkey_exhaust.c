@@ -113,14 +113,13 @@ static int exhaust_all(struct exhaust *e)
 /* takes device memory and keeps it */
 static int exhaust_dm(uint32_t class)
 {
-	struct ibv_alloc_dm_attr attr = { .length = MEGABYTE };
 	unsigned int n = 0, limit;
 	struct mkt_dev dev;
 
 	if (mkt_dev_open(&dev, 0))
 		return 1;
 	limit = mkt_dm_share(&dev) / MEGABYTE;
-	while (n < limit && ibmkey_alloc_dm(dev.ctx, &attr, class))
+	while (n < limit && mkt_dm_alloc(&dev, MEGABYTE, 0, class))
 		n++;
 	if (n < limit && errno == ENOMEM)
 		return 0;

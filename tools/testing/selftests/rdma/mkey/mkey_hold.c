@@ -31,13 +31,11 @@ static int __attribute__((noreturn)) hold(const char *said)
 
 static int hold_pmem(void)
 {
-	struct ibv_alloc_dm_attr attr = { .length = 8192 };
 	struct mkt_dev dev;
 
 	if (mkt_dev_open(&dev, 0))
 		return 1;
-	errno = 0;
-	if (ibmkey_alloc_dm(dev.ctx, &attr, IBMKEY_DM_PMEM))
+	if (mkt_dm_alloc(&dev, 8192, 0, IBMKEY_DM_PMEM))
 		hold("ready");
 	puts(strerrorname_np(errno));
 	return 0;

@@ -378,7 +378,6 @@ TEST_F(object, last_error)
 		.addr = leaf->addr, .bytes_count = 8, .lkey = leaf->mr->lkey,
 	};
 	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 3, .ranges = range };
-	struct ibv_alloc_dm_attr attr = { .length = 4096 };
 	struct ibv_mr *key = ibmkey_alloc(self->dev.pd, 3);
 	struct ibv_dm *dm;
 	uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE,
@@ -427,7 +426,7 @@ TEST_F(object, last_error)
 			{ hole, 1ull << 46 },
 	     }, 1, 0) ? 0 : errno);
 	EXPECT_EQ(0, munmap(hole, 3 * 4096));
-	dm = ibmkey_alloc_dm(self->dev.ctx, &attr, 0);
+	dm = mkt_dm_alloc(&self->dev, 4096, 0, 0);
 	ASSERT_NE(NULL, dm);
 	ASSERT_EQ(0, ibmkey_export_dm(dm, &fd));
 	SAYS("the device refuses a length, an address", EINVAL,

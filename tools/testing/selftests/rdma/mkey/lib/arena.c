@@ -69,14 +69,10 @@ int mkt_arena_add_dm_class(struct mkt_arena *arena, size_t size,
 			   uint64_t dm_class)
 {
 	struct mkt_mem *mem = &arena->mem[arena->num_mems];
-	struct ibv_alloc_dm_attr attr = { .length = size };
 
 	if (arena->num_mems == MKT_MAX_MEMS)
 		return ENOSPC;
-	errno = 0;
-	mem->dm = dm_class ?
-		  ibmkey_alloc_dm(arena->dev->ctx, &attr, dm_class) :
-		  ibv_alloc_dm(arena->dev->ctx, &attr);
+	mem->dm = mkt_dm_alloc(arena->dev, size, 0, dm_class);
 	if (!mem->dm)
 		return errno;
 	return mkt_arena_grow(arena, size);
