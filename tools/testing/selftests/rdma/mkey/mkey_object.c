@@ -46,13 +46,6 @@ static int object_bind_one(struct mkt_arena *arena, struct ibv_mr *key, unsigned
 			      length);
 }
 
-/* adds an MR as a leaf over memory @mem that the test deregisters; returns its number */
-static unsigned int object_leaf(struct mkt_arena *arena, unsigned int mem)
-{
-	return mkt_arena_add_leaf(arena, mem, 100, 1000, MKT_ACCESS_ALL, 0) ? 0 :
-	       arena->num_leaves - 1;
-}
-
 /*
  * The other tests skip a device that is not extended. If ib_mkey was loaded in
  * time, that means that its self-test failed, so this test fails.
@@ -122,56 +115,19 @@ TEST_F(object, max_entries)
 	EXPECT_ERRNO(EINVAL, ibmkey_alloc(self->dev.pd, UINT32_MAX));
 }
 
-/* an MR cannot be deregistered until no key refers to it */
+/*
+ * An MR cannot be deregistered until no key refers to it. A bind that fails, an unbind, a bind to
+ * something else and the end of a key release it.
+ */
 TEST_F(object, leaf_busy)
 {
 	struct ibv_mr *other = ibmkey_alloc(self->dev.pd, 1);
-	struct mkt_leaf *leaf;
-	unsigned int last;
-
-	ASSERT_NE(NULL, other);
-	last = object_leaf(&self->arena, 0);
-	ASSERT_NE(0, last);
-	leaf = &self->arena.leaf[last];
-
-	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
-	ASSERT_EQ(0, object_bind_one(&self->arena, other, last, 100));
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	/* the second time, too */
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	ASSERT_EQ(0, ibmkey_unbind(self->key));
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	/* binding something else releases the MR, too */
-	ASSERT_EQ(0, object_bind_one(&self->arena, other, 0, 100));
-	EXPECT_EQ(0, ibv_dereg_mr(leaf->mr));
-	self->arena.num_leaves = last;
-	ASSERT_EQ(0, ibv_dereg_mr(other));
-}
-
-/* destroying a bound key releases its MRs */
-TEST_F(object, destroy_bound)
-{
-	unsigned int last;
-
-	last = object_leaf(&self->arena, 1);
-	ASSERT_NE(0, last);
-	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->arena.leaf[last].mr));
-	EXPECT_EQ(0, ibv_dereg_mr(self->key));
-	self->key = NULL;
-	EXPECT_EQ(0, ibv_dereg_mr(self->arena.leaf[last].mr));
-	self->arena.num_leaves = last;
-}
-
-/* a bind that fails releases the MRs that it named */
-TEST_F(object, failed_bind_lets_go)
-{
+	unsigned int last = self->arena.num_leaves;
 	struct ibv_sge sge[2] = {};
 	struct mkt_leaf *leaf;
-	unsigned int last;
 
-	last = object_leaf(&self->arena, 0);
-	ASSERT_NE(0, last);
+	ASSERT_NE(NULL, other);
+	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 100, 1000, MKT_ACCESS_ALL, 0));
 	leaf = &self->arena.leaf[last];
 	sge[0].addr = leaf->addr;
 	sge[0].length = 10;
@@ -180,8 +136,22 @@ TEST_F(object, failed_bind_lets_go)
 	sge[1] = sge[0];
 	sge[1].length = 1001;
 	ASSERT_EQ(ERANGE, ibv_rereg_mr_sg(self->key, 0, 2, sge));
+
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
+	ASSERT_EQ(0, object_bind_one(&self->arena, other, last, 100));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
+	/* the second time, too */
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
+	ASSERT_EQ(0, ibmkey_unbind(self->key));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
+	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
+	ASSERT_EQ(0, object_bind_one(&self->arena, other, 0, 100));
+	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
+	EXPECT_EQ(0, ibv_dereg_mr(self->key));
+	self->key = NULL;
 	EXPECT_EQ(0, ibv_dereg_mr(leaf->mr));
 	self->arena.num_leaves = last;
+	ASSERT_EQ(0, ibv_dereg_mr(other));
 }
 
 /* operations of ordinary MRs that keys refuse */
