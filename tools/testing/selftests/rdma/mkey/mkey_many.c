@@ -304,7 +304,6 @@ TEST_F(many, not_a_set)
 	static struct ibmkey_bind most[MANY_MAX + 1];
 	static struct ibv_mr *keys[MANY_MAX + 1];
 	struct ibv_mr *other = self->s.key[0];
-	struct mkt_ioctl cmd;
 	uint32_t failed = 0;
 	unsigned int i, a, b;
 
@@ -347,16 +346,6 @@ TEST_F(many, not_a_set)
 		EXPECT_EQ(i < MANY_MAX ? 30 : 0, keys[i]->length);
 		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
 	}
-
-	/* a command that the library would not send */
-	mkt_ioctl_init(&cmd, UVERBS_OBJECT_MR, IB_MKEY_METHOD_BIND_MANY);
-	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_HANDLES, 4,
-		      self->key[0]->handle);
-	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_BINDS,
-		      sizeof(struct ib_uverbs_mkey_bind), 4096);
-	mkt_ioctl_add(&cmd, IB_MKEY_ATTR_BIND_MANY_BIND_SIZE, 4,
-		      sizeof(struct ib_uverbs_mkey_bind));
-	EXPECT_EQ(EFAULT, mkt_ioctl_run(self->s.dev[1].ctx, &cmd));
 	MANY_AS_BEFORE();
 }
 

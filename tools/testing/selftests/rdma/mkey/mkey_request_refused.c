@@ -103,15 +103,6 @@ TEST_F(refused, nothing_is_refused_at_first)
 	EXPECT_FALSE(refused_kept(&self->s));
 }
 
-/* the description is as long as its header says */
-TEST_F(refused, length)
-{
-	self->header->num_entries = 1;
-	REFUSED(EINVAL, DESCRIPTION, NO_ENTRY);
-	self->header->num_entries = 3;
-	REFUSED(EINVAL, DESCRIPTION, NO_ENTRY);
-}
-
 /* a request with a field of a later version is not posted */
 TEST_F(refused, comp_mask)
 {
