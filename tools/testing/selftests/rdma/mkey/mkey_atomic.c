@@ -134,7 +134,7 @@ TEST_F(atomic, result_through_key)
 	mkt_end_free(&sink);
 }
 
-/* operands in two pieces, beyond the end, and on odd memory: every atomic fails, and changes nothing */
+/* operands in two pieces, beyond the end, on odd memory: every atomic fails, and changes nothing */
 TEST_F(atomic, refused)
 {
 	static const enum mkt_op ops[] = {

@@ -111,8 +111,7 @@ static long long memory_of(struct mkt_dev *dev, unsigned int keys,
 		key[i] = ibmkey_alloc(dev->pd, entries);
 	before = memory_kernel();
 	for (i = 0; key && i < keys; i++)
-		if (!key[i] || mkt_bind_rows(key[i], leaf, rows, entries, 1,
-					    MKT_ACCESS_ALL))
+		if (!key[i] || mkt_bind_rows(key[i], leaf, rows, entries, 1, MKT_ACCESS_ALL))
 			goto free;
 	bound = memory_kernel() - before;
 	for (i = 0; i < keys; i++)

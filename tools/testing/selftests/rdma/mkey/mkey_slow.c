@@ -334,10 +334,10 @@ static const char *slow_others(struct slow_test *t, struct mkt_qp *qp, unsigned 
 }
 
 /*
- * A worker of the driver, which executes a LOCAL_INV of a key whose access waits for a page, does not
- * wait arbitrarily long for the page. More of them than the driver has workers delay no other queue
- * pair. One of them may be of the queue pair that executes the access. A later change of the key by
- * a call waits for the access.
+ * A worker of the driver, which executes a LOCAL_INV of a key whose access waits for a page, does
+ * not wait arbitrarily long for the page. More of them than the driver has workers delay no other
+ * queue pair. One of them may be of the queue pair that executes the access. A later change of the
+ * key by a call waits for the access.
  */
 TEST_F(slow, workers)
 {
