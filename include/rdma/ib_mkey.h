@@ -339,18 +339,20 @@ int ib_map_mkey_indexed(struct ib_mr *mkey,
 			const struct ib_mkey_indexed *layout);
 
 /**
- * struct ib_mkey_bind - the description for one of several keys
+ * struct ib_mkey_bind - the description for one of several keys, or with a base address
  * @mkey: key of ib_alloc_mkey()
  * @access: enum ib_access_flags
  * @interleaved: an interleaved layout, or NULL
  * @indexed: an indexed layout, or NULL; ignored if @interleaved is set
  * @sg_list: the ranges of a list; ignored if @interleaved or @indexed is set
  * @num_sge: number of ranges
+ * @base_addr: base address: the address of the first byte of the key
  */
 struct ib_mkey_bind {
 	struct ib_mr *mkey;
 	int access;
 	u32 num_sge;
+	u64 base_addr;
 	const struct ib_mkey_interleaved *interleaved;
 	const struct ib_mkey_indexed *indexed;
 	const struct ib_sge *sg_list;
@@ -374,6 +376,19 @@ struct ib_mkey_bind {
  * -EBUSY also for a key that another description refers to.
  */
 int ib_bind_mkeys(const struct ib_mkey_bind *binds, u32 num, u32 *failed);
+
+/**
+ * ib_map_mkey() - stage a layout with a base address, for a work request
+ * @bind: the key and the layout; its access flags are not used
+ *
+ * Stages the layout as ib_map_mkey_list() does. The addresses of the key begin at
+ * @bind->base_addr when the request has bound it.
+ *
+ * Context: any that may post work requests. Does not sleep.
+ * Return: 0, or a negative errno as of ib_map_mkey_list() and the other functions that
+ * stage the kind of layout.
+ */
+int ib_map_mkey(const struct ib_mkey_bind *bind);
 
 /**
  * ib_query_mkey_refused() - query why a key was not bound

@@ -63,10 +63,18 @@ static int together(struct ib_mr *keys[KEYS], struct ib_mr *mr)
 	binds[2].mkey = keys[2];
 	binds[1].interleaved = NULL;
 	binds[1].indexed = &indexed;
+	/* The addresses of a key can begin elsewhere than at 0. */
+	binds[1].base_addr = 1ull << 40;
 	expect(!ib_bind_mkeys(binds, KEYS, NULL));
 	expect(keys[0]->length == 40 && keys[1]->length == 14 && keys[2]->length == 10);
-	for (i = 0; i < KEYS; i++)
+	expect(!keys[0]->iova && keys[1]->iova == binds[1].base_addr);
+	binds[1].base_addr = U64_MAX;
+	expect(ib_bind_mkeys(binds, KEYS, NULL) == -EOVERFLOW);
+	expect(keys[1]->iova == 1ull << 40);
+	for (i = 0; i < KEYS; i++) {
 		expect(!ib_unbind_mkey(keys[i]));
+		expect(!keys[i]->iova);
+	}
 
 	return 0;
 }

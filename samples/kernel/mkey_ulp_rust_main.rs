@@ -124,19 +124,21 @@ fn column(here: &mut Side, there: &Side) -> Result {
     let to = HostBuffer::new(&there.device, TO.0 * ROWS)?;
     fill(&from, 1)?;
 
-    let strided = |pd: &Arc<DevicePd>, matrix: &Arc<HostBuffer>, (row, at): (usize, usize)| {
-        let block = LeafBlock::new(matrix, at as u64, BLOCK as u64).with_stride([row as i64]);
-        let layout = Layout::Interleaved {
-            repeat: &[ROWS as u64],
-            blocks: &[block],
+    let strided =
+        |pd: &Arc<DevicePd>, matrix: &Arc<HostBuffer>, (row, at): (usize, usize), base| {
+            let block = LeafBlock::new(matrix, at as u64, BLOCK as u64).with_stride([row as i64]);
+            let layout = Layout::Interleaved {
+                repeat: &[ROWS as u64],
+                blocks: &[block],
+            };
+            Ok::<_, Error>(Mkey::new_at(pd, 1, base)?.bind(all_access(), layout)?)
         };
-        Ok::<_, Error>(Mkey::new(pd, 1)?.bind(all_access(), layout)?)
-    };
-    let source = strided(&here.pd, &from, FROM)?;
-    let target = strided(&there.pd, &to, TO)?;
+    let source = strided(&here.pd, &from, FROM, 0)?;
+    // The peer names the bytes of this key by addresses from here on.
+    let target = strided(&there.pd, &to, TO, 0x1234_5678_9000)?;
     let local = Local::Key(&source, LEN as u32);
     let remote = Remote {
-        addr: 0,
+        addr: target.base(),
         rkey: target.rkey(),
     };
     expect!(here.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
@@ -211,7 +213,7 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         addr: 0,
         rkey: target.rkey(),
     };
-    let mut key = Mkey::new(&here.pd, 3)?;
+    let mut key = Mkey::new_at(&here.pd, 3, 1 << 40)?;
     for message in 0..10 {
         fill(&from, message)?;
         let at = |part: usize| message * 100 + part * (PART + GAP);

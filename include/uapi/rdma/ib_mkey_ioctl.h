@@ -274,6 +274,11 @@ enum ib_mkey_query_attrs {
 	 * ib_uverbs_mkey_refused_access: the last refused access to the key
 	 */
 	IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS,
+	/**
+	 * @IB_MKEY_ATTR_QUERY_RESP_BASE_ADDR: out, optional, u64: the address of the
+	 * first byte, 0 when unbound
+	 */
+	IB_MKEY_ATTR_QUERY_RESP_BASE_ADDR,
 };
 
 /**
@@ -375,6 +380,8 @@ struct ib_uverbs_mkey_indexed {
 enum ib_uverbs_mkey_bind_mask {
 	/** @IB_UVERBS_MKEY_BIND_RKEY: @rkey is valid */
 	IB_UVERBS_MKEY_BIND_RKEY = 1 << 0,
+	/** @IB_UVERBS_MKEY_BIND_BASE: @base_addr is valid */
+	IB_UVERBS_MKEY_BIND_BASE = 1 << 1,
 };
 
 /**
@@ -396,6 +403,8 @@ enum ib_uverbs_mkey_bind_mask {
  *	the lkey and rkey stay, unless the deregistration of a leaf has unbound
  *	the key: in this case the bind increments the low 8 bits.
  * @reserved: zero
+ * @base_addr: base address: the address of the first byte of the key; zero if @comp_mask
+ *	lacks IB_UVERBS_MKEY_BIND_BASE
  */
 struct ib_uverbs_mkey_bind {
 	__aligned_u64 entries;
@@ -408,6 +417,7 @@ struct ib_uverbs_mkey_bind {
 	__u32 comp_mask;
 	__u32 rkey;
 	__u32 reserved;
+	__aligned_u64 base_addr;
 };
 
 /**
@@ -421,10 +431,12 @@ struct ib_uverbs_mkey_bind {
  *	by an rkey with any key portion
  * @IB_UVERBS_MKEY_LAYOUT_REMOTE_INV: a peer may invalidate the key even if the request
  *	has no remote access flag
+ * @IB_UVERBS_MKEY_LAYOUT_BASE: a u64 follows the structure, the base address of the key
  */
 enum ib_uverbs_mkey_layout_mask {
 	IB_UVERBS_MKEY_LAYOUT_ANY_PORTION = 1 << 0,
 	IB_UVERBS_MKEY_LAYOUT_REMOTE_INV = 1 << 1,
+	IB_UVERBS_MKEY_LAYOUT_BASE = 1 << 2,
 };
 
 /**
@@ -436,8 +448,8 @@ enum ib_uverbs_mkey_layout_mask {
  * @num_dims: dimensions of an interleaved layout, zero for others
  * @comp_mask: bits of enum ib_uverbs_mkey_layout_mask
  *
- * A description begins with this structure. The rest follows without a gap: for a
- * list, @num_entries struct ib_uverbs_mkey_sge; for an interleaved layout,
+ * A description begins with this structure. The rest follows without a gap: with
+ * IB_UVERBS_MKEY_LAYOUT_BASE, the base address, which is 0 without that bit; for a list, @num_entries struct ib_uverbs_mkey_sge; for an interleaved layout,
  * @num_dims repeat counts (u64, outermost first) and @num_entries struct
  * ib_uverbs_mkey_block; for an indexed layout, one struct ib_uverbs_mkey_indexed
  * whose @indices is zero, and the indices, at most IB_MKEY_MAX_ENTRIES.
@@ -477,7 +489,8 @@ struct ib_uverbs_mkey_layout {
  *	1 to IB_MKEY_MAX_INDICES
  * @IB_UVERBS_MKEY_REASON_COMP_MASK: %value, a comp_mask, has an unknown bit: that of the
  *	entry, if there is one
- * @IB_UVERBS_MKEY_REASON_RESERVED: the field reserved is %value and not zero
+ * @IB_UVERBS_MKEY_REASON_RESERVED: the field reserved, or base_addr without
+ *	IB_UVERBS_MKEY_BIND_BASE, is %value and not zero
  * @IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES: bytes after the last field that the kernel knows
  *	are not zero
  * @IB_UVERBS_MKEY_REASON_FAULT: the caller's memory at address %value cannot be read
@@ -549,7 +562,8 @@ struct ib_uverbs_mkey_layout {
  * @IB_UVERBS_MKEY_REASON_ALL_MAPPED: as many layouts are mapped to the key as it can
  *	have
  * @IB_UVERBS_MKEY_REASON_ACCESS_UNBOUND: an access to a key to which nothing is bound
- * @IB_UVERBS_MKEY_REASON_ACCESS_RANGE: an access beyond the %value bytes of the MR
+ * @IB_UVERBS_MKEY_REASON_ACCESS_RANGE: an access beyond the %value bytes of an MR whose
+ *	addresses begin at 0
  * @IB_UVERBS_MKEY_REASON_ACCESS_FLAGS: an access that needs a flag which %value, the
  *	access flags of the MR, lacks
  * @IB_UVERBS_MKEY_REASON_ACCESS_PD: an access by a queue pair in another protection
@@ -566,6 +580,10 @@ struct ib_uverbs_mkey_layout {
  *	no memory
  * @IB_UVERBS_MKEY_REASON_ACCESS_POISON: an access to persistent memory that cannot be
  *	read
+ * @IB_UVERBS_MKEY_REASON_BASE: the addresses of the key, from %value on, the base address,
+ *	do not fit 64 bits
+ * @IB_UVERBS_MKEY_REASON_ACCESS_BASE: an access before or beyond the bytes of an MR whose
+ *	addresses begin at %value
  *
  * The numbers stay. Later versions may add reasons. drivers/infiniband/ulp/mkey/errors.rs
  * gives each its errno value.
@@ -635,6 +653,8 @@ enum ib_uverbs_mkey_reason {
 	IB_UVERBS_MKEY_REASON_ACCESS_ALIGN,
 	IB_UVERBS_MKEY_REASON_ACCESS_MEMORY,
 	IB_UVERBS_MKEY_REASON_ACCESS_POISON,
+	IB_UVERBS_MKEY_REASON_BASE,
+	IB_UVERBS_MKEY_REASON_ACCESS_BASE,
 };
 
 /**

@@ -253,7 +253,8 @@ pub struct Place {
     pub inner: Option<u32>,
 }
 
-/// An inner key: its layout, and the offset in that layout at which the key begins.
+/// An inner key: its layout, and the number to add, modulo 2^64, to an address that the outer layout
+/// gives to get an offset in that layout.
 pub type Inner<'a, E, B, P, I> = (&'a Layout<E, B, P, I>, u64);
 
 /// The repeat counts of a composed layout.
@@ -330,7 +331,7 @@ where
     P: Borrow<Shape>,
     I: AsIndexed,
 {
-    let first = part.addr.checked_add(offset)?;
+    let first = part.addr.wrapping_add(offset);
     let mut extent = Extent::new(part.leaf, first, part.len)?;
     for (count, stride) in outer.counts.iter().zip(part.strides) {
         extent = extent.repeat(*count, stride)?;
@@ -514,7 +515,7 @@ where
         };
         for at in 0..row.count {
             let piece = row.skip(at).piece();
-            let addr = piece.addr.checked_add(offset).ok_or(Error::Range)?;
+            let addr = piece.addr.wrapping_add(offset);
             for row in layout.rows(addr, piece.len)? {
                 let inner = Some(row.leaf);
                 each(Place { outer: leaf, inner }, row)?;

@@ -335,6 +335,7 @@ fn json_of(drawings: &[Drawing]) -> String {
             "device": key.as_ref().map(|key| &key.device),
             "lkey": key.as_ref().map(|key| key.lkey),
             "entries": key.as_ref().and_then(|key| key.entries),
+            "base": key.as_ref().and_then(|key| key.base),
             "length": description.layout.length(),
             "layout": description.to_json(),
         })
@@ -387,8 +388,13 @@ fn heading(region: &Region) -> String {
         _ => String::new(),
     };
 
+    let from = match region.base {
+        Some(base) if base != 0 => format!(" from {base:#x} on"),
+        _ => String::new(),
+    };
+
     format!(
-        "Key {} of {}, {} of {} bytes, entries: {}{more}",
+        "Key {} of {}, {} of {} bytes{from}, entries: {}{more}",
         region.lkey,
         region.device,
         region.kind,

@@ -72,7 +72,7 @@ enum What {
     /// is for root.
     ///
     /// JSON: an array of objects with device, lkey, kind, bytes, entries, max_entries, levels, leaves, pins
-    /// (bindings that refer to it), pid, comm. max_entries is 0 for an MR or window that is not a key.
+    /// (bindings that refer to it), base (the address of its first byte), pid, comm. max_entries is 0 for an MR or window that is not a key.
     Keys {
         /// Device; all of them if left out
         device: Option<String>,

@@ -119,7 +119,7 @@ enum Command {
     /// Needs no device, except with --key: that draws the layout of a key of a running program, the first
     /// 256 entries of each key, and then the layouts of the keys below it.
     ///
-    /// JSON: an array of objects with device, lkey, entries (null without --key), length, layout. layout is a
+    /// JSON: an array of objects with device, lkey, entries, base (null without --key), length, layout. layout is a
     /// description in the form of FILE. A number above 2^53 is a string there, because many programs read JSON
     /// numbers as floating point. --json refuses --format, --pitch, --rows and --columns.
     Draw(draw::Args),
@@ -161,7 +161,7 @@ enum Command {
     ///
     /// JSON: with LKEY device, lkey, region, referrers, binds_in_progress; without it device and busy, an
     /// array of objects with lkey, bytes, referrers, and binds_in_progress. region and referrers have the
-    /// fields of ls keys: device, lkey, kind, bytes, entries, max_entries, levels, leaves, pins, pid, comm.
+    /// fields of ls keys: device, lkey, kind, bytes, entries, max_entries, levels, leaves, pins, base, pid, comm.
     /// With LKEY, a referrer also has distance, which is 1 for a direct reference.
     Who(referrers::Args),
     /// Show why keys have refused accesses

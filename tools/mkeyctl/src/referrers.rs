@@ -359,6 +359,7 @@ mod tests {
             levels: Some(1),
             leaves: Some(1),
             pins: Some(0),
+            base: Some(0),
             pid: 7,
             comm: "prog".to_owned(),
         }

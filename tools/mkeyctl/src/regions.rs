@@ -67,6 +67,8 @@ pub struct Region {
     pub leaves: Option<u64>,
     /// The number of bindings that refer to the region, and of binds in progress.
     pub pins: Option<u64>,
+    /// The address of the first byte.
+    pub base: Option<u64>,
     /// 0 for kernel users.
     pub pid: u32,
     pub comm: String,
@@ -132,6 +134,7 @@ pub fn regions(dir: &Path) -> Result<Vec<Region>, String> {
             levels: row.number("levels")?,
             leaves: row.number("leaves")?,
             pins: row.number("pins")?,
+            base: row.text("base").and_then(|base| number(&base)).ok(),
             pid: pid
                 .parse()
                 .map_err(|_| format!("`{pid}' is no process's number"))?,

@@ -69,7 +69,7 @@ fn with_binding(
     let run = || {
         let binding = region.binding.get().ok_or(Refused::ACCESS_UNBOUND)?;
         binding.allows(mr, asked.peer.as_ref(), asked.needed)?;
-        access(&binding, asked.addr.wrapping_sub(binding.start()))
+        access(&binding, asked.addr.wrapping_sub(binding.start))
     };
     run().inspect_err(|error| refused::record(&region, mr, asked, *error))
 }

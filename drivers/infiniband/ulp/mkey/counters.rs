@@ -50,9 +50,10 @@ static REFUSED: Atomic<u64> = Atomic::new(0);
 /// Counts an access that was refused. Returns its number among all that were refused, from 1 on.
 pub(crate) fn refused(why: Refused) -> u64 {
     let count = match why {
-        Refused::ACCESS_UNBOUND | Refused::ACCESS_RANGE | Refused::ACCESS_PIECES => {
-            Count::RefusedUnbound
-        }
+        Refused::ACCESS_UNBOUND
+        | Refused::ACCESS_RANGE
+        | Refused::ACCESS_BASE
+        | Refused::ACCESS_PIECES => Count::RefusedUnbound,
         Refused::ACCESS_FLAGS | Refused::ACCESS_PD | Refused::ACCESS_KEY | Refused::ACCESS_LEAF => {
             Count::RefusedRights
         }

@@ -135,7 +135,7 @@ impl Binding {
             let run = binding.layout.resolve(at, len)?;
             let leaf = binding.leaves.get(run.leaf as usize).ok_or(EFAULT)?;
             if let LeafPlace::Key(inner) = &leaf.place {
-                (binding, at) = (inner, run.addr);
+                (binding, at) = (inner, run.addr.wrapping_sub(leaf.start));
                 continue;
             }
             let (base, delta) = binding.open(&binding.leaves, run.leaf, true)?;

@@ -182,6 +182,16 @@ impl Described<'_> {
         }
     }
 
+    /// Lets the addresses of the key begin at `base`. The last address may be 2^64 - 1.
+    pub(crate) fn begin_at(&mut self, base: u64) -> Result {
+        if let Some(binding) = &mut self.binding {
+            let last = binding.layout.length().wrapping_sub(1);
+            base.checked_add(last).ok_or(Refused::BASE.with(base))?;
+            binding.start = base;
+        }
+        Ok(())
+    }
+
     /// Binds the key to the description. Fails while a memory window or another bound key refers
     /// to the key.
     pub(crate) fn bind(mut self) -> Result {

@@ -148,11 +148,11 @@ pub(crate) enum Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Binds `mr` to the layout with these access flags, or stages the layout without them. Returns
-    /// the leaves, which the caller holds until nothing is bound or staged.
-    fn apply(self, mr: &PdMr, access: Option<Access>) -> Result<KVec<LeafMemory>> {
-        let (raw, pd) = (mr.as_raw(), mr.pd());
-        let access = access.map(|access| access.into_raw() as c_int);
+    /// Binds `mr` to the layout with these access flags, or stages the layout without them. The
+    /// addresses of the key begin at `base`. Returns the leaves, which the caller holds until nothing
+    /// is bound or staged.
+    fn apply(self, mr: &PdMr, base: u64, access: Option<Access>) -> Result<KVec<LeafMemory>> {
+        let pd = mr.pd();
         let used = match self {
             Self::List(blocks) | Self::Interleaved { blocks, .. } => blocks,
             Self::Indexed { first, .. } => slice::from_ref(first),
@@ -161,39 +161,24 @@ impl Layout<'_> {
         for block in used {
             leaves.push(block.leaf.clone(), GFP_KERNEL)?;
         }
-        let ret = match self {
+        let (mut ranges, mut list) = (KVec::new(), KVec::new());
+        let (mut interleaved, mut indexed) = (None, None);
+        match self {
             Self::List(blocks) => {
-                let mut list = KVec::with_capacity(blocks.len(), GFP_KERNEL)?;
                 for block in blocks {
-                    list.push(block.sge(pd)?, GFP_KERNEL)?;
-                }
-                let (first, count) = (list.as_ptr(), u32::try_from(list.len())?);
-                // SAFETY: The key is valid, and the list has `count` entries.
-                unsafe {
-                    match access {
-                        Some(access) => bindings::ib_bind_mkey_list(raw, first, count, access),
-                        None => bindings::ib_map_mkey_list(raw, first, count),
-                    }
+                    ranges.push(block.sge(pd)?, GFP_KERNEL)?;
                 }
             }
             Self::Interleaved { repeat, blocks } => {
-                let mut list = KVec::with_capacity(blocks.len(), GFP_KERNEL)?;
                 for block in blocks {
                     list.push(block.repeated(pd, repeat)?, GFP_KERNEL)?;
                 }
-                let layout = bindings::ib_mkey_interleaved {
+                interleaved = Some(bindings::ib_mkey_interleaved {
                     num_dims: u32::try_from(repeat.len())?,
                     num_blocks: u32::try_from(list.len())?,
                     repeat_count: repeat.as_ptr(),
                     blocks: list.as_ptr(),
-                };
-                // SAFETY: The key is valid, and the arrays have the lengths in `layout`.
-                unsafe {
-                    match access {
-                        Some(access) => bindings::ib_bind_mkey_interleaved(raw, &layout, access),
-                        None => bindings::ib_map_mkey_interleaved(raw, &layout),
-                    }
-                }
+                });
             }
             Self::Indexed {
                 first,
@@ -205,7 +190,7 @@ impl Layout<'_> {
                 let lowest = indices.iter().min().map_or(0, way);
                 let highest = indices.iter().max().map_or(0, way);
                 let block = first.describe(pd, lowest, highest)?;
-                let layout = bindings::ib_mkey_indexed {
+                indexed = Some(bindings::ib_mkey_indexed {
                     addr: block.addr,
                     unit,
                     bytes_count: block.bytes_count,
@@ -213,17 +198,25 @@ impl Layout<'_> {
                     indices64: ptr::null(),
                     num_indices: u32::try_from(indices.len())?,
                     lkey: block.lkey,
-                };
-                // SAFETY: The key is valid, and the array has the length in `layout`.
-                unsafe {
-                    match access {
-                        Some(access) => bindings::ib_bind_mkey_indexed(raw, &layout, access),
-                        None => bindings::ib_map_mkey_indexed(raw, &layout),
-                    }
-                }
+                });
             }
+        }
+        let bind = bindings::ib_mkey_bind {
+            mkey: mr.as_raw(),
+            access: access.map_or(0, |access| access.into_raw() as c_int),
+            num_sge: u32::try_from(ranges.len())?,
+            base_addr: base,
+            interleaved: interleaved.as_ref().map_or(ptr::null(), ptr::from_ref),
+            indexed: indexed.as_ref().map_or(ptr::null(), ptr::from_ref),
+            sg_list: ranges.as_ptr(),
         };
-        to_result(ret)?;
+        // SAFETY: The key is valid, and the arrays have the lengths in `bind`.
+        to_result(unsafe {
+            match access {
+                Some(_) => bindings::ib_bind_mkeys(&bind, 1, ptr::null_mut()),
+                None => bindings::ib_map_mkey(&bind),
+            }
+        })?;
         Ok(leaves)
     }
 }
@@ -246,6 +239,7 @@ pub(crate) struct Staged {
 pub(crate) struct Mkey<State> {
     // Fields drop in declaration order: the key before its leaves.
     mr: PdMr,
+    base: u64,
     state: State,
 }
 
@@ -269,24 +263,33 @@ impl Mkey<Unbound> {
     /// `EINVAL` for zero or too many entries, `ENOMEM`, `EOPNOTSUPP` if ib_mkey does not extend the
     /// device.
     pub(crate) fn new(pd: &Arc<DevicePd>, max_entries: u32) -> Result<Self> {
+        Self::new_at(pd, max_entries, 0)
+    }
+
+    /// Makes a key whose addresses begin at `base`, with every layout. As for [`Self::new`].
+    pub(crate) fn new_at(pd: &Arc<DevicePd>, max_entries: u32, base: u64) -> Result<Self> {
         // SAFETY: The domain is valid. `ib_alloc_mkey()` returns a new MR in the domain, or an
         // error.
         let mr = unsafe { PdMr::from_raw(bindings::ib_alloc_mkey(pd.as_raw(), max_entries), pd) }?;
-        Ok(Self { mr, state: Unbound })
+        Ok(Self {
+            mr,
+            base,
+            state: Unbound,
+        })
     }
 
     /// Binds the key to `layout`.
     ///
     /// # Errors
     ///
-    /// The errors of `ib_bind_mkey_list()` and the other functions of a bind; `EINVAL` for memory
+    /// The errors of `ib_bind_mkeys()`; `EINVAL` for memory
     /// of another domain or device; `ERANGE` for bytes outside a [`HostBuffer`].
     pub(crate) fn bind(
         self,
         access: Access,
         layout: Layout<'_>,
     ) -> Result<Mkey<Bound>, BindRefused> {
-        match layout.apply(&self.mr, Some(access)) {
+        match layout.apply(&self.mr, self.base, Some(access)) {
             Ok(leaves) => Ok(self.with(Bound { _leaves: leaves })),
             Err(error) => Err(BindRefused { key: self, error }),
         }
@@ -296,11 +299,10 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_map_mkey_list()` and the other functions that stage; otherwise as for
-    /// [`Self::bind`].
+    /// The errors of `ib_map_mkey()`; otherwise as for [`Self::bind`].
     pub(crate) fn stage(self, layout: Layout<'_>) -> Result<Mkey<Staged>, BindRefused> {
         self.mr.set_key(mr_key::next(self.mr.rkey()));
-        match layout.apply(&self.mr, None) {
+        match layout.apply(&self.mr, self.base, None) {
             Ok(leaves) => Ok(self.with(Staged { leaves })),
             Err(error) => Err(BindRefused { key: self, error }),
         }
@@ -312,6 +314,7 @@ impl Mkey<Staged> {
     pub(super) fn into_bound(self) -> Mkey<Bound> {
         Mkey {
             mr: self.mr,
+            base: self.base,
             state: Bound {
                 _leaves: self.state.leaves,
             },
@@ -348,7 +351,16 @@ impl Mkey<Bound> {
 
 impl<State> Mkey<State> {
     fn with<New>(self, state: New) -> Mkey<New> {
-        Mkey { mr: self.mr, state }
+        Mkey {
+            mr: self.mr,
+            base: self.base,
+            state,
+        }
+    }
+
+    /// Returns the address of the first byte.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
     }
 
     /// Returns the remote key. An unbind and [`Mkey::stage`] change its key portion. A bind by a

@@ -108,7 +108,7 @@ impl Local<'_> {
             Self::Key(key, length) => {
                 check_domain(key, pd)?;
                 Ok(bindings::ib_sge {
-                    addr: 0,
+                    addr: key.base(),
                     length: *length,
                     lkey: key.mr().lkey(),
                 })
@@ -126,7 +126,7 @@ fn check_domain<State>(key: &Mkey<State>, pd: &Pd) -> Result {
 /// The remote side of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
-    /// The address. For device memory and keys it is an offset.
+    /// The address. For device memory it is an offset.
     pub(crate) addr: u64,
     /// The rkey.
     pub(crate) rkey: u32,

@@ -27,7 +27,7 @@ use crate::{
 const RKEY: u64 = sys::IBMKEY_BIND_RKEY as u64;
 
 /// Returns the description of a key for the kernel, which checks it.
-fn describe(bind: &ibmkey_bind) -> Result<Bind> {
+pub(crate) fn describe(bind: &ibmkey_bind) -> Result<Bind> {
     if bind.comp_mask & !RKEY != 0 {
         return Err(reason::invalid(
             sys::IB_UVERBS_MKEY_REASON_COMP_MASK,
@@ -114,7 +114,7 @@ pub(crate) unsafe fn bind(binds: &[ibmkey_bind], failed: &mut u32) -> Result {
     Command::<6>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_BIND_MANY)
         .slice(sys::IB_MKEY_ATTR_BIND_MANY_HANDLES, &handles)
         .slice(sys::IB_MKEY_ATTR_BIND_MANY_BINDS, &layouts)
-        // CAST: The size is 48.
+        // CAST: The size is 56.
         .u32(
             sys::IB_MKEY_ATTR_BIND_MANY_BIND_SIZE,
             size_of::<Bind>() as u32,

@@ -104,6 +104,15 @@ pub(crate) fn indexed(access: u32, layout: *const Indexed) -> Bind {
     }
 }
 
+/// Lets the addresses of a layout begin at `base_addr`.
+pub(crate) fn at(layout: Bind, base_addr: u64) -> Bind {
+    Bind {
+        comp_mask: layout.comp_mask | sys::IB_UVERBS_MKEY_BIND_BASE,
+        base_addr,
+        ..layout
+    }
+}
+
 /// The fields of `struct ibv_mr` that a bind or an unbind changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
@@ -290,6 +299,20 @@ pub(crate) fn query_indexed(
         .map_err(unkeyed)?;
     let is_indexed = info.kind == sys::IB_UVERBS_MKEY_INDEXED;
     Ok((info, is_indexed.then_some(bound)))
+}
+
+/// Queries the address of the first byte.
+pub(crate) fn query_base(fd: c_int, handle: u32) -> Result<u64> {
+    let mut info = Info::default();
+    let mut base = 0u64;
+
+    Command::<3>::new(sys::UVERBS_OBJECT_MR, sys::IB_MKEY_METHOD_QUERY)
+        .object(sys::IB_MKEY_ATTR_QUERY_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP, &mut info)
+        .out(sys::IB_MKEY_ATTR_QUERY_RESP_BASE_ADDR, &mut base)
+        .run(fd)
+        .map_err(unkeyed)?;
+    Ok(base)
 }
 
 /// Returns why the last work request was refused. Stores a sentence about it.

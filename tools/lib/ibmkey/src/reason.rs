@@ -292,7 +292,9 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
         sys::IB_UVERBS_MKEY_REASON_COMP_MASK => {
             format!("{} {value:#x} has an unknown bit", of("comp_mask"))
         }
-        sys::IB_UVERBS_MKEY_REASON_RESERVED => format!("reserved is {value}, not 0"),
+        sys::IB_UVERBS_MKEY_REASON_RESERVED => {
+            format!("reserved, or base_addr without its bit of comp_mask, is {value}, not 0")
+        }
         sys::IB_UVERBS_MKEY_REASON_UNKNOWN_BYTES => {
             "the kernel does not know a field that is not 0: it is older than this program".into()
         }
@@ -462,6 +464,12 @@ pub(crate) fn sentence(refused: &Refused, layout: Option<&Bind>) -> String {
         }
         sys::IB_UVERBS_MKEY_REASON_ACCESS_POISON => {
             "the persistent memory under it cannot be read".into()
+        }
+        sys::IB_UVERBS_MKEY_REASON_BASE => {
+            format!("the addresses of the key, from base_addr {value:#x} on, exceed 64 bits")
+        }
+        sys::IB_UVERBS_MKEY_REASON_ACCESS_BASE => {
+            format!("its addresses begin at {value:#x}, and the bytes are not all there")
         }
         reason => format!(
             "the kernel gives the reason {reason} with {value:#x}, which this library does not know"

@@ -139,7 +139,11 @@ impl Writer {
     }
 
     /// Writes the header of a description whose entries are of type `T`.
-    fn begin<T>(&mut self, bind: &ibmkey_bind) -> Result {
+    fn begin<T>(&mut self, bind: &ibmkey_bind, base: u64) -> Result {
+        let base_mask = match base {
+            0 => 0,
+            _ => sys::IB_UVERBS_MKEY_LAYOUT_BASE,
+        };
         self.add(&Layout {
             version: sys::IB_MKEY_LAYOUT_VERSION,
             kind: bind.kind,
@@ -147,28 +151,32 @@ impl Writer {
             // CAST: An entry is much smaller than 4 GiB.
             entry_size: size_of::<T>() as u32,
             num_dims: bind.num_dims,
-            comp_mask: layout_mask(bind.comp_mask),
-        })
+            comp_mask: layout_mask(bind.comp_mask) | base_mask,
+        })?;
+        match base {
+            0 => Ok(()),
+            _ => self.add(&base),
+        }
     }
 
-    /// Writes the description of the layout in `bind`, as far as it fits. Returns the length of the
-    /// whole description.
+    /// Writes the description of the layout in `bind` with the base address `base`, as far as it fits.
+    /// Returns the length of the whole description.
     ///
     /// # Safety
     ///
     /// `bind` fulfils the contract of its declaration.
-    pub(crate) unsafe fn describe(mut self, bind: &ibmkey_bind) -> Result<usize> {
+    pub(crate) unsafe fn describe(mut self, bind: &ibmkey_bind, base: u64) -> Result<usize> {
         if bind.comp_mask & !KNOWN != 0 {
             let reason = sys::IB_UVERBS_MKEY_REASON_COMP_MASK;
             return Err(reason::invalid(reason, bind.comp_mask));
         }
         match bind.kind {
             // SAFETY: By the caller's promise, and the kind is that of the method.
-            sys::IBMKEY_LIST => unsafe { self.list(bind) }?,
+            sys::IBMKEY_LIST => unsafe { self.list(bind, base) }?,
             // SAFETY: As above.
-            sys::IBMKEY_INTERLEAVED => unsafe { self.interleaved(bind) }?,
+            sys::IBMKEY_INTERLEAVED => unsafe { self.interleaved(bind, base) }?,
             // SAFETY: As above.
-            sys::IBMKEY_INDEXED => unsafe { self.indexed(bind) }?,
+            sys::IBMKEY_INDEXED => unsafe { self.indexed(bind, base) }?,
             kind => {
                 let reason = sys::IB_UVERBS_MKEY_REASON_KIND;
                 return Err(reason::invalid(reason, kind.into()));
@@ -180,8 +188,8 @@ impl Writer {
     /// # Safety
     ///
     /// As for [`Self::describe`].
-    unsafe fn list(&mut self, bind: &ibmkey_bind) -> Result {
-        self.begin::<Range>(bind)?;
+    unsafe fn list(&mut self, bind: &ibmkey_bind, base: u64) -> Result {
+        self.begin::<Range>(bind, base)?;
         let most = sys::IB_MKEY_MAX_ENTRIES;
         // SAFETY: By the caller's promise.
         let ranges = unsafe { some(bind.num_entries, most, bind.__bindgen_anon_1.ranges) }?;
@@ -197,7 +205,7 @@ impl Writer {
     /// # Safety
     ///
     /// As for [`Self::describe`].
-    unsafe fn interleaved(&mut self, bind: &ibmkey_bind) -> Result {
+    unsafe fn interleaved(&mut self, bind: &ibmkey_bind, base: u64) -> Result {
         if bind.num_dims == 0 || bind.num_dims > sys::IB_MKEY_MAX_DIMS {
             let reason = sys::IB_UVERBS_MKEY_REASON_DIMS;
             return Err(reason::invalid(reason, bind.num_dims.into()));
@@ -206,7 +214,7 @@ impl Writer {
             return Err(say(Errno::EFAULT, "repeat_count is NULL"));
         }
 
-        self.begin::<Block>(bind)?;
+        self.begin::<Block>(bind, base)?;
         // SAFETY: By the caller's promise. As checked above, the pointer is not NULL.
         let counts = unsafe { slice::from_raw_parts(bind.repeat_count, bind.num_dims as usize) };
         for (dim, count) in counts.iter().enumerate() {
@@ -230,7 +238,7 @@ impl Writer {
     /// # Safety
     ///
     /// As for [`Self::describe`].
-    unsafe fn indexed(&mut self, bind: &ibmkey_bind) -> Result {
+    unsafe fn indexed(&mut self, bind: &ibmkey_bind, base: u64) -> Result {
         // SAFETY: By the caller's promise.
         let layout = unsafe { bind.__bindgen_anon_1.indexed.as_ref() }
             .ok_or_else(|| say(Errno::EFAULT, "indexed is NULL"))?;
@@ -249,7 +257,7 @@ impl Writer {
                 return Err(zero(bind, reason, 0, 0));
             }
         }
-        self.begin::<Indexed>(bind)?;
+        self.begin::<Indexed>(bind, base)?;
         self.add(&Indexed {
             indices: 0,
             ..*layout
@@ -517,11 +525,11 @@ pub(crate) unsafe fn post_layout(
     };
     let mut text = Vec::<u8>::new();
     // SAFETY: By the caller's promise; nothing is written to a room of 0 bytes.
-    let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
+    let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind, 0) }?;
     text.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
     text.resize(length, 0);
     // SAFETY: By the caller's promise.
-    unsafe { Writer::new(text.as_mut_ptr(), length).describe(bind) }?;
+    unsafe { Writer::new(text.as_mut_ptr(), length).describe(bind, 0) }?;
     let wr = ibmkey_wr {
         mkey: bind.mkey,
         addr: text.as_ptr().expose_provenance() as u64,
@@ -572,7 +580,7 @@ mod tests {
     /// Checks that a layout cannot be described, and the sentence.
     fn refused(bind: &ibmkey_bind, words: &str) {
         // SAFETY: The arrays of the layout are in the test. Nothing is written.
-        let described = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) };
+        let described = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind, 0) };
         assert_eq!(described, Err(Errno::EINVAL));
         assert_eq!(last_text(), words);
     }

@@ -44,14 +44,14 @@ class Test(unittest.TestCase):
         """Reads all of a key by its rkey."""
         got = np.zeros(key.length, np.uint8)
         into = ibmkey.register(self.pd, got, e.IBV_ACCESS_LOCAL_WRITE)
-        self.loop.read(sge(into), 0, key.rkey)
+        self.loop.read(sge(into), key.base, key.rkey)
         into.close()
         return got.tobytes()
 
     def write(self, key: Key, data: np.ndarray[Any, Any]) -> None:
         """Writes contiguous data to all of a key by its rkey."""
         source = ibmkey.register(self.pd, data)
-        self.loop.write(sge(source), 0, key.rkey)
+        self.loop.write(sge(source), key.base, key.rkey)
         source.close()
 
     def errno_of(self, call: Any, *args: Any, **named: Any) -> int:

@@ -127,6 +127,27 @@ class Transfers(Requests):
                 self.assertEqual(key.refresh().kind, kind)
         mr.close()
 
+    def test_a_base_address(self) -> None:
+        a = np.arange(64, dtype="u1")
+        mr = ibmkey.register(self.pd, a)
+        described = Interleaved((4,), (Block(mr.buf, 2, mr.lkey, (8,)),))
+        with Key.from_layout(self.pd, described, READ, mr, base=1 << 40) as key:
+            self.assertEqual((key.base, key.query().base, key.sge(3, 2).addr), (1 << 40, 1 << 40, (1 << 40) + 3))
+            self.assertEqual(self.read(key), bytes([0, 1, 8, 9, 16, 17, 24, 25]))
+            with self.assertRaisesRegex(OSError, "IBV_WC_REM_ACCESS_ERR"):
+                self.loop.read(sge(mr), 0, key.rkey)
+            self.loop.reset()
+            with Key.from_list(self.pd, [key, a[:3]], READ, mrs=[mr]) as outer:
+                self.assertEqual(self.read(outer), bytes([0, 1, 8, 9, 16, 17, 24, 25, 0, 1, 2]))
+            self.bind(key, Description(self.pd, described, READ, keep=mr, base=77))
+            self.assertEqual((key.base, key.refresh().base), (77, 77))
+            self.assertEqual(self.read(key), bytes([0, 1, 8, 9, 16, 17, 24, 25]))
+            self.assertEqual(self.errno_of(key.bind, described, READ, mr, base=2**64 - 7), errno.EOVERFLOW)
+            self.assertEqual((key.base, key.query().base), (77, 77))
+            key.bind(described, READ, mr)
+            self.assertEqual((key.base, key.query().base), (0, 0))
+        mr.close()
+
     def test_rows_by_index(self) -> None:
         table = np.arange(3000, dtype="<i4").reshape(100, 30)
         picks = [5, -1, 5, 0]

@@ -51,10 +51,14 @@ impl Asked {
 
 /// Records that an access to `region`, the region of `mr`, has failed with `error`.
 pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked, error: Error) {
-    let why = Refused::of_access(error);
+    let mut why = Refused::of_access(error);
     let binding = region.binding.get();
     // Another layout may have been bound since.
     let value = match (why, binding.as_deref()) {
+        (Refused::ACCESS_RANGE, Some(binding)) if binding.start != 0 => {
+            why = Refused::ACCESS_BASE;
+            binding.start
+        }
         (Refused::ACCESS_RANGE, Some(binding)) => binding.layout.length(),
         (Refused::ACCESS_FLAGS, Some(binding)) => {
             let window = asked.peer.and_then(|peer| peer.window);

@@ -20,6 +20,7 @@ use crate::{
     key::{bind_all, Described, Key},
     region::rebind::RefusedChange,
 };
+use core::mem::offset_of;
 use kernel::prelude::*;
 
 /// The number of the key that was refused, or of all keys if no single one is the reason.
@@ -68,10 +69,22 @@ pointers!(ib_mkey_bind {
 
 /// Describes the layout that a kernel user gave. It is a list unless another layout is given.
 fn describe_given<'k>(bind: &Given<ib_mkey_bind>, key: &'k Key<'_>) -> Result<Described<'k>> {
-    match (bind.interleaved(), bind.indexed()) {
+    let mut described = match (bind.interleaved(), bind.indexed()) {
         (Some(layout), _) => kapi::describe_interleaved(key, layout, bind.access),
         (_, Some(layout)) => kapi::describe_indexed(key, layout, bind.access),
         _ => kapi::describe_list(key, bind.sg_list().ok_or(EINVAL)?, bind.access),
+    }?;
+    described.begin_at(bind.base_addr)?;
+    Ok(described)
+}
+
+/// Stages the layout that a kernel user gave.
+fn stage_given(bind: &Given<ib_mkey_bind>, key: &Key<'_>) -> Result {
+    let base = bind.base_addr;
+    match (bind.interleaved(), bind.indexed()) {
+        (Some(layout), _) => kapi::stage_interleaved(key, base, layout),
+        (_, Some(layout)) => kapi::stage_indexed(key, base, layout),
+        _ => kapi::stage_list(key, base, bind.sg_list().ok_or(EINVAL)?),
     }
 }
 
@@ -92,13 +105,19 @@ fn bind_given(binds: &[Given<ib_mkey_bind>]) -> Bound {
     })
 }
 
-/// Returns the description at the start of `bytes`. The process may know more fields than this
-/// kernel does.
+/// The size of a description in the first version of the ABI.
+const FIRST_SIZE: usize = offset_of!(UapiBind, base_addr);
+
+/// Returns the description at the start of `bytes`. The process may know more or fewer fields than
+/// this kernel does. Fields that it does not know are zero.
 fn read_bind(bytes: &[u8]) -> Result<UapiBind> {
-    let (bind, unknown) = UapiBind::read_from_prefix(bytes).map_err(|_| EINVAL)?;
+    let mut bind: UapiBind = Zeroable::zeroed();
+    let (known, unknown) = bytes.split_at(bytes.len().min(size_of::<UapiBind>()));
     if unknown.iter().any(|byte| *byte != 0) {
         return Err(Refused::UNKNOWN_BYTES);
     }
+    let to = bind.as_mut_bytes().get_mut(..known.len());
+    to.ok_or(EINVAL)?.copy_from_slice(known);
     Ok(bind)
 }
 
@@ -106,7 +125,7 @@ fn read_bind(bytes: &[u8]) -> Result<UapiBind> {
 fn bind_user(mkeys: &[HeldMr<'_>], binds: &[u8], size: usize) -> Bound {
     let keys = mkeys.iter().copied();
     let num = keys.len();
-    if size < size_of::<UapiBind>() || num.checked_mul(size) != Some(binds.len()) {
+    if size < FIRST_SIZE || num.checked_mul(size) != Some(binds.len()) {
         return Err(refused(num, Refused::NUM_KEYS.with(num as u64)));
     }
     bind(keys, |number, key| {
@@ -131,6 +150,10 @@ export_c! {
             why
         });
         Ok(bound?)
+    }
+
+    fn ib_map_mkey(bind: &Given<ib_mkey_bind>) -> Result<(), Error> {
+        kapi::recorded(bind.mkey(), |key| stage_given(bind, key))
     }
 }
 

@@ -29,6 +29,7 @@ EXPORT_SYMBOL_NS_GPL(ib_bind_mkey_list, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_bind_mkey_interleaved, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_bind_mkey_indexed, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_bind_mkeys, "IB_MKEY");
+EXPORT_SYMBOL_NS_GPL(ib_map_mkey, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_map_mkey_list, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_map_mkey_interleaved, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_map_mkey_indexed, "IB_MKEY");

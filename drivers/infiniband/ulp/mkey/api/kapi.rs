@@ -79,7 +79,7 @@ pub(super) fn with_key<T>(mr: HeldMr<'_>, call: impl FnOnce(&Key<'_>) -> Result<
 }
 
 /// Runs `bind` with the key whose MR is `mr`. Records in the key why it was refused.
-fn recorded(mr: HeldMr<'_>, bind: impl FnOnce(&Key<'_>) -> errors::Result) -> Result {
+pub(super) fn recorded(mr: HeldMr<'_>, bind: impl FnOnce(&Key<'_>) -> errors::Result) -> Result {
     with_key(mr, |key| {
         Ok(bind(key).inspect_err(|why| key.region().refuse(*why))?)
     })
@@ -159,6 +159,36 @@ fn indexed_parts(layout: &Given<ib_mkey_indexed>) -> errors::Result<(Pattern, In
         bytes_count: layout.bytes_count,
     };
     Ok((pattern, indices))
+}
+
+/// Stages ranges. The addresses of the key will begin at `base`, as for the functions below.
+pub(super) fn stage_list(key: &Key<'_>, base: u64, sg_list: &[ib_sge]) -> errors::Result {
+    let ranges = sg_list.iter();
+    key.stage_list(
+        base,
+        ranges.map(|sge| (sge.addr, sge.length.into(), sge.lkey)),
+    )
+}
+
+/// Stages blocks that repeat.
+pub(super) fn stage_interleaved(
+    key: &Key<'_>,
+    base: u64,
+    layout: &Given<ib_mkey_interleaved>,
+) -> errors::Result {
+    let blocks = layout.blocks().ok_or(EINVAL)?.iter();
+    let blocks = blocks.map(|block| (block.addr, block.bytes_count, block.lkey, block.stride));
+    key.stage_interleaved(base, layout.repeat_count().ok_or(EINVAL)?, blocks)
+}
+
+/// Stages blocks at indices.
+pub(super) fn stage_indexed(
+    key: &Key<'_>,
+    base: u64,
+    layout: &Given<ib_mkey_indexed>,
+) -> errors::Result {
+    let (pattern, indices) = indexed_parts(layout)?;
+    key.stage_indexed(base, pattern, indices)
 }
 
 export_c! {
@@ -259,30 +289,18 @@ export_c! {
     }
 
     fn ib_map_mkey_list(mkey: HeldMr<'_>, sg_list[num_sge]: &[ib_sge], num_sge: u32) -> Result {
-        recorded(mkey, |key| {
-            let ranges = sg_list.iter();
-            key.stage_list(ranges.map(|sge| (sge.addr, sge.length.into(), sge.lkey)))
-        })
+        recorded(mkey, |key| stage_list(key, 0, sg_list))
     }
 
     fn ib_map_mkey_interleaved(
         mkey: HeldMr<'_>,
         layout: &Given<ib_mkey_interleaved>,
     ) -> Result {
-        recorded(mkey, |key| {
-            let blocks = layout.blocks().ok_or(EINVAL)?.iter();
-            let blocks = blocks.map(|block| {
-                (block.addr, block.bytes_count, block.lkey, block.stride)
-            });
-            key.stage_interleaved(layout.repeat_count().ok_or(EINVAL)?, blocks)
-        })
+        recorded(mkey, |key| stage_interleaved(key, 0, layout))
     }
 
     fn ib_map_mkey_indexed(mkey: HeldMr<'_>, layout: &Given<ib_mkey_indexed>) -> Result {
-        recorded(mkey, |key| {
-            let (pattern, indices) = indexed_parts(layout)?;
-            key.stage_indexed(pattern, indices)
-        })
+        recorded(mkey, |key| stage_indexed(key, 0, layout))
     }
 
     fn ib_unbind_mkey(mkey: HeldMr<'_>) -> Result {

@@ -58,6 +58,8 @@ fn describe(binding: &Binding, index: usize) -> Option<UapiBlock> {
 /// The input and the output of a query.
 struct Query<'a> {
     info: &'a mut ib_uverbs_mkey_info,
+    /// The address of the first byte.
+    base: &'a mut u64,
     repeat_count: &'a mut [u64],
     /// The user address of the array for indices, and the number of indices that fit.
     wanted: &'a UapiIndexed,
@@ -102,6 +104,7 @@ impl Query<'_> {
         self.described.clear();
         self.indices.clear();
         *self.info = Zeroable::zeroed();
+        *self.base = 0;
         self.repeat_count.fill(0);
         *self.indexed = Zeroable::zeroed();
         let Some(binding) = binding else {
@@ -110,6 +113,7 @@ impl Query<'_> {
         };
         let info = &mut *self.info;
         info.length = binding.layout.length();
+        *self.base = binding.start;
         info.access = binding.access.into_raw();
         info.num_entries = u32::try_from(binding.layout.count())?;
         match &binding.layout {
@@ -158,6 +162,7 @@ export_c! {
     fn ib_mkey_uapi_query(
         mkey: HeldMr<'_>,
         info: &mut ib_uverbs_mkey_info,
+        base: &mut u64,
         repeat_count[max_dims]: &mut [u64],
         max_dims: u32,
         wanted: &Given<UapiIndexed>,
@@ -169,6 +174,7 @@ export_c! {
     ) -> Result {
         let query = Query {
             info,
+            base,
             repeat_count,
             wanted,
             indexed,

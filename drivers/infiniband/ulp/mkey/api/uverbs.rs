@@ -7,6 +7,7 @@ use crate::{
     api::kapi::buffer,
     bindings::{
         dma_buf, ib_uverbs_mkey_bind as UapiBind,
+        ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_BASE as BASE,
         ib_uverbs_mkey_bind_mask_IB_UVERBS_MKEY_BIND_RKEY as RKEY,
         ib_uverbs_mkey_block as UapiBlock,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
@@ -57,13 +58,17 @@ fn describe_blocks<'k>(
 
 /// Describes the layout that `bind` gives.
 pub(super) fn describe<'k>(bind: &UapiBind, key: &'k Key<'_>) -> Result<Described<'k>> {
-    if bind.comp_mask & !RKEY != 0 {
+    if bind.comp_mask & !(RKEY | BASE) != 0 {
         return Err(Refused::COMP_MASK.with(bind.comp_mask));
     }
     if bind.reserved != 0 {
         return Err(Refused::RESERVED.with(bind.reserved));
     }
+    if bind.comp_mask & BASE == 0 && bind.base_addr != 0 {
+        return Err(Refused::RESERVED.with(bind.base_addr));
+    }
     let mut described = describe_layout(bind, key)?;
+    described.begin_at(bind.base_addr)?;
     if bind.comp_mask & RKEY != 0 {
         described.choose(bind.rkey)?;
     } else if bind.rkey != 0 {

@@ -265,8 +265,8 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	struct ib_uverbs_mkey_refused_access refused_access = {};
 	struct ib_uverbs_mkey_refused refused = {};
 	struct ib_uverbs_mkey_info info = {};
+	u64 blocks = 0, base = 0;
 	u32 num_blocks = 0;
-	u64 blocks = 0;
 	int ret, len;
 
 	if (uverbs_attr_is_valid(attrs, IB_MKEY_ATTR_QUERY_BLOCKS)) {
@@ -289,7 +289,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 			return -EINVAL;
 	}
 
-	ret = ib_mkey_uapi_query(mkey, &info, repeat_count, IB_MKEY_MAX_DIMS, &wanted,
+	ret = ib_mkey_uapi_query(mkey, &info, &base, repeat_count, IB_MKEY_MAX_DIMS, &wanted,
 				 &indexed, blocks, num_blocks, &refused, &refused_access);
 	if (ret)
 		return ret;
@@ -297,6 +297,7 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_QUERY)(struct uverbs_attr_bundle *attrs
 	ret = answer(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED, &refused, sizeof(refused)) ?:
 	      answer(attrs, IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS, &refused_access,
 		     sizeof(refused_access)) ?:
+	      answer(attrs, IB_MKEY_ATTR_QUERY_RESP_BASE_ADDR, &base, sizeof(base)) ?:
 	      answer(attrs, IB_MKEY_ATTR_QUERY_RESP_INDEXED, &indexed, sizeof(indexed));
 	if (ret)
 		return ret;
@@ -442,7 +443,9 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_QUERY,
 								   comp_mask),
 						UA_OPTIONAL),
 			    ATTR_REFUSED(IB_MKEY_ATTR_QUERY_RESP_REFUSED),
-			    ATTR_REFUSED_ACCESS(IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS));
+			    ATTR_REFUSED_ACCESS(IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_QUERY_RESP_BASE_ADDR,
+						UVERBS_ATTR_TYPE(u64), UA_OPTIONAL));
 
 /*
  * Adds methods to an object. The provider keeps the first number of a driver's method,

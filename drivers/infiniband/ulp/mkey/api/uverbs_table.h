@@ -21,7 +21,7 @@ int ib_mkey_uapi_bind(struct ib_mr *mkey,
 int ib_mkey_uapi_bind_many(struct ib_mr *const *mkeys, u32 num, const u8 *binds,
 			   u32 length, u32 size, u32 *failed,
 			   struct ib_uverbs_mkey_refused *refused);
-int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info,
+int ib_mkey_uapi_query(struct ib_mr *mkey, struct ib_uverbs_mkey_info *info, u64 *base,
 		       u64 *repeat_count, u32 max_dims,
 		       const struct ib_uverbs_mkey_indexed *wanted,
 		       struct ib_uverbs_mkey_indexed *indexed, u64 blocks,

@@ -143,7 +143,7 @@ fn each_core(
 }
 
 fn show_regions(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("# device lkey kind bytes entries max_entries levels leaves pins pid comm\n")?;
+    f.write_str("# device lkey kind bytes entries max_entries levels leaves pins base pid comm\n")?;
     each_core(f, region::show::regions)
 }
 

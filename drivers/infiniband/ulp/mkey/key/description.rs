@@ -112,7 +112,7 @@ impl Found<'_> {
     }
 
     /// Returns the number of the leaf that `lkey` names.
-    fn leaf(&mut self, lkey: u32) -> Result<u32> {
+    pub(super) fn leaf(&mut self, lkey: u32) -> Result<u32> {
         match self.last {
             Some((last, index)) if last == lkey => Ok(index),
             _ => {
@@ -121,13 +121,6 @@ impl Found<'_> {
                 Ok(index)
             }
         }
-    }
-
-    /// Returns the number of the leaf that `lkey` names, and the address in its layout for the
-    /// address `addr` of the caller.
-    pub(super) fn place(&mut self, lkey: u32, addr: u64) -> Result<(u32, u64)> {
-        let leaf = self.leaf(lkey)?;
-        Ok((leaf, self.offset(leaf, addr)?))
     }
 
     /// Returns the number of a leaf other than the last one.
@@ -193,8 +186,7 @@ impl<'a> Ranges<'a> {
             // CAST: A description has fewer than 2^32 entries.
             let number = self.entries.len() as u32;
             let (lkey, addr, length) = range.parts().map_err(|why| why.at(number))?;
-            let place = self.of.found.place(lkey, addr);
-            let (leaf, addr) = place.map_err(|why| why.at(number))?;
+            let leaf = self.of.found.leaf(lkey).map_err(|why| why.at(number))?;
             if self.entries.is_empty() {
                 self.of.charge(cost::entries(self.of.count)?)?;
                 self.entries = self.of.room.entries(self.of.count)?;
@@ -236,8 +228,8 @@ impl<'a> Description<'a> {
         bytes_count: u64,
         stride: [i64; MAX_DIMS],
     ) -> Result {
-        let place = self.found.place(lkey, addr);
-        let (leaf, addr) = place.map_err(|why| why.at(self.added()))?;
+        let leaf = self.found.leaf(lkey);
+        let leaf = leaf.map_err(|why| why.at(self.added()))?;
         let block = Block::new(leaf, addr, bytes_count, stride);
         let (blocks, _) = match &mut self.blocks {
             Some(blocks) => blocks,
@@ -261,8 +253,7 @@ impl<'a> Description<'a> {
         self.found.charge(bytes)
     }
 
-    pub(super) fn finish(mut self, layout: KLayout) -> Result<Described<'a>> {
-        self.found.begin_at_zero();
+    pub(super) fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let Found {
             key,
             number,

@@ -40,9 +40,9 @@ impl From<&UapiIndexed> for Pattern {
 impl<'a> Description<'a> {
     /// Ends a description of blocks at `indices`.
     pub(crate) fn indexed(mut self, pattern: Pattern, indices: KIndices) -> Result<Described<'a>> {
-        let (leaf, addr) = self.found.place(pattern.lkey, pattern.addr)?;
+        let leaf = self.found.leaf(pattern.lkey)?;
         let (unit, len) = (pattern.unit, pattern.bytes_count);
-        let layout = Indexed::new(leaf, addr, unit, len, indices)?;
+        let layout = Indexed::new(leaf, pattern.addr, unit, len, indices)?;
         self.finish(KLayout::Indexed(KBox::new(layout, GFP_MAYFAIL)?))
     }
 }

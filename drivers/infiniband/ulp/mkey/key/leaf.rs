@@ -92,7 +92,7 @@ fn own_leaf(region: &Region, lkey: u32, depth: usize) -> Result<Leaf> {
                 return Err(eloop());
             }
             let (len, access) = (binding.layout.length(), binding.access);
-            (0, len, access, LeafPlace::Key(binding))
+            (binding.start, len, access, LeafPlace::Key(binding))
         }
         // The region has one leaf. The new leaf refers directly to the memory of that leaf.
         Kind::Dm => {
@@ -114,7 +114,7 @@ fn own_leaf(region: &Region, lkey: u32, depth: usize) -> Result<Leaf> {
             let active = region.active().ok_or(ERANGE)?;
             let len = active.binding.layout.length();
             (
-                active.start,
+                active.binding.start,
                 len,
                 active.access,
                 LeafPlace::Key(active.binding),

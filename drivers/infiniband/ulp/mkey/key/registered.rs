@@ -5,9 +5,6 @@
 //! The pin of such a leaf keeps the MR registered: LOCAL_INV and deregistration of the MR fail. The
 //! leaf is a copy of the list of elements, in a binding that is never replaced. A mapping of other
 //! elements to the MR changes nothing for the key.
-//!
-//! A caller gives addresses of the MR, as registered. The addresses of the copy begin at zero, so
-//! the functions below convert addresses.
 
 use crate::{
     errors::{Refused, Result},
@@ -16,7 +13,7 @@ use crate::{
         rdma::Access,
         sync::rcu_arc::{RcuArc, RcuUnique},
     },
-    key::{description::Found, Key},
+    key::Key,
     layout::List,
     limits::cost,
     region::{
@@ -81,37 +78,5 @@ impl Key<'_> {
             MAX_PIECES,
         )?;
         Ok(RcuUnique::new(binding, GFP_MAYFAIL)?.share())
-    }
-}
-
-impl Found<'_> {
-    /// Returns the first address of leaf `index` if the leaf is a fast registration, otherwise
-    /// zero.
-    fn start(&self, index: u32) -> u64 {
-        match self.leaves.get(index as usize) {
-            Some(Leaf {
-                place: LeafPlace::Key(_),
-                start,
-                ..
-            }) => *start,
-            _ => 0,
-        }
-    }
-
-    /// Returns the address in the layout of leaf `index` for the address `addr` of the caller.
-    pub(super) fn offset(&self, index: u32, addr: u64) -> Result<u64> {
-        let start = self.start(index);
-        let before = Refused::BEFORE_LEAF.with(start);
-        addr.checked_sub(start).ok_or(before)
-    }
-
-    /// Sets the first address of all leaves that are keys to zero, after their addresses were
-    /// replaced.
-    pub(super) fn begin_at_zero(&mut self) {
-        for leaf in self.leaves.iter_mut() {
-            if let LeafPlace::Key(_) = &leaf.place {
-                leaf.start = 0;
-            }
-        }
     }
 }

@@ -12,6 +12,7 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_ANY_PORTION as ANY_PORTION,
+        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_BASE as BASE,
         ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_REMOTE_INV as REMOTE_INV,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
@@ -154,7 +155,7 @@ fn check_header(header: &UapiLayout) -> Result {
     if header.version != IB_MKEY_LAYOUT_VERSION {
         return Err(Refused::VERSION.with(header.version));
     }
-    if header.comp_mask & !(ANY_PORTION | REMOTE_INV) != 0 {
+    if header.comp_mask & !(ANY_PORTION | REMOTE_INV | BASE) != 0 {
         return Err(Refused::COMP_MASK.with(header.comp_mask));
     }
     check_kind(header.kind, header.entry_size, header.num_dims)
@@ -169,12 +170,17 @@ pub(crate) fn describe<'k>(
     let header: UapiLayout = reader.one()?;
     check_header(&header)?;
     let count = header.num_entries;
+    let base = match header.comp_mask & BASE {
+        0 => 0,
+        _ => reader.one()?,
+    };
     let mut described = match header.kind {
         KIND_LIST => list(key, access, count, reader),
         KIND_INTERLEAVED => interleaved(key, access, header.num_dims, count, reader),
         _ if count == 1 => indexed(key, access, reader),
         _ => Err(Refused::ONE_INDEXED.with(count)),
     }?;
+    described.begin_at(base)?;
     described.any_portion = header.comp_mask & ANY_PORTION != 0;
     if header.comp_mask & REMOTE_INV != 0 {
         described.allow_remote_inv();

@@ -12,6 +12,7 @@ use crate::{
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INTERLEAVED as KIND_INTERLEAVED,
         ib_uverbs_mkey_kind_IB_UVERBS_MKEY_LIST as KIND_LIST, ib_uverbs_mkey_layout as UapiLayout,
+        ib_uverbs_mkey_layout_mask_IB_UVERBS_MKEY_LAYOUT_BASE as BASE,
         ib_uverbs_mkey_sge as UapiSge, IB_MKEY_LAYOUT_VERSION,
     },
     errors::{Refused, Result},
@@ -47,9 +48,11 @@ impl Key<'_> {
         }
     }
 
-    /// Stages a layout of `count` entries, blocks or indices under the rkey that `ib_mr` has now.
+    /// Stages a layout of `count` entries, blocks or indices under the rkey that `ib_mr` has now. The
+    /// addresses of the key will begin at `base`.
     fn stage(
         &self,
+        base: u64,
         header: UapiLayout,
         count: usize,
         write: impl FnOnce(&mut Staged) -> Result,
@@ -64,6 +67,7 @@ impl Key<'_> {
         let charge = &self.region.charge;
         self.staged()?.stage(self.mr.rkey(), charge, |to| {
             to.push(header.as_bytes())?;
+            to.push(base.as_bytes())?;
             write(to)
         })
     }
@@ -72,11 +76,12 @@ impl Key<'_> {
     /// sleep.
     pub(crate) fn stage_list(
         &self,
+        base: u64,
         ranges: impl ExactSizeIterator<Item = (u64, u64, u32)>,
     ) -> Result {
         let count = ranges.len();
         let header = header::<UapiSge>(KIND_LIST, count, 0);
-        self.stage(header, count, |to| {
+        self.stage(base, header, count, |to| {
             let mut total = 0;
             for (at, (addr, length, lkey)) in ranges.enumerate() {
                 total = add(total, length, 1).map_err(|why| why.at(at as u32))?;
@@ -95,6 +100,7 @@ impl Key<'_> {
     /// Stages blocks that repeat: the address, the length, the lkey and the strides of each.
     pub(crate) fn stage_interleaved(
         &self,
+        base: u64,
         repeat_count: &[u64],
         blocks: impl ExactSizeIterator<Item = (u64, u64, u32, [i64; MAX_DIMS])>,
     ) -> Result {
@@ -103,7 +109,7 @@ impl Key<'_> {
             return Err(Refused::DIMS.with(dims as u64));
         }
         let header = header::<UapiBlock>(KIND_INTERLEAVED, count, dims);
-        self.stage(header, count, |to| {
+        self.stage(base, header, count, |to| {
             let mut times = 1u64;
             for (dim, repeat) in repeat_count.iter().enumerate() {
                 if *repeat == 0 {
@@ -130,10 +136,15 @@ impl Key<'_> {
     }
 
     /// Stages blocks at indices.
-    pub(crate) fn stage_indexed(&self, pattern: Pattern, indices: IndexSlice<'_>) -> Result {
+    pub(crate) fn stage_indexed(
+        &self,
+        base: u64,
+        pattern: Pattern,
+        indices: IndexSlice<'_>,
+    ) -> Result {
         let count = indices.len();
         let header = header::<UapiIndexed>(KIND_INDEXED, 1, 0);
-        self.stage(header, count, |to| {
+        self.stage(base, header, count, |to| {
             add(0, pattern.bytes_count, count as u64)?;
             if pattern.unit == 0 {
                 return Err(Refused::NO_UNIT);
@@ -167,6 +178,6 @@ fn header<T>(kind: u32, count: usize, dims: usize) -> UapiLayout {
         num_entries: count as u32,
         entry_size: size_of::<T>() as u32,
         num_dims: dims as u32,
-        comp_mask: 0,
+        comp_mask: BASE,
     }
 }

@@ -94,7 +94,7 @@ pub(crate) enum LeafPlace {
         /// `true` if the access flags of the MR can change. Then each access checks them.
         mutable: bool,
     },
-    /// In the layout of a key. Addresses are offsets in that layout.
+    /// In the layout of a key.
     Key(RcuArc<Binding>),
 }
 
@@ -181,6 +181,8 @@ pub(crate) struct Binding {
     pub(crate) access: Access,
     /// The protection domain of the leaves.
     pub(crate) pd: usize,
+    /// The address of the first byte.
+    pub(crate) start: u64,
     /// The number of levels of keys, including this one.
     depth: u8,
     /// The key portion of the rkey by which peers name the binding.
@@ -215,8 +217,6 @@ pub(crate) trait Home: Send + Sync {
 /// A fast registration.
 #[derive(Default)]
 pub(crate) struct Registered {
-    /// The address of the first byte.
-    pub(crate) start: u64,
     /// The lkey and rkey of the registration.
     pub(crate) key: u32,
     /// The access flags.
@@ -314,14 +314,6 @@ impl Binding {
         }
     }
 
-    /// Returns the address of the first byte; 0 except for a fast registration.
-    pub(crate) fn start(&self) -> u64 {
-        match self.extra.as_deref() {
-            Some(Extra::Registered(registered)) => registered.start,
-            _ => 0,
-        }
-    }
-
     /// Returns `true` if a leaf at any level is an ODP MR.
     fn is_on_demand(&self) -> bool {
         self.marks & ON_DEMAND != 0
@@ -344,6 +336,7 @@ impl Binding {
                 leaves,
                 access: Access::default(),
                 pd: pd.as_raw() as usize,
+                start: 0,
                 depth: 1,
                 portion: 0,
                 marks: 0,

@@ -36,13 +36,14 @@ pub(crate) const MAX_PIECES_OF_REQUEST: usize = 1 << 16;
 /// The number of pieces or blocks between two checks whether the process was killed.
 const AT_ONCE: usize = 1024;
 
-/// Returns the layout of the key that `leaf` is, and the offset of the key's first byte in it.
-/// Returns [`None`] for memory.
+/// Returns the layout of the key that `leaf` is, and the number to add to an address of the key to
+/// get an offset in that layout. Returns [`None`] for memory.
 fn key_of(leaf: &Leaf) -> Option<(&Binding, u64)> {
-    match &leaf.place {
-        LeafPlace::Memory { .. } => None,
-        LeafPlace::Key(binding) => Some(binding.target()),
-    }
+    let LeafPlace::Key(binding) = &leaf.place else {
+        return None;
+    };
+    let (target, before) = binding.target();
+    Some((target, before.wrapping_sub(leaf.start)))
 }
 
 /// If `layout` is one range of a key, returns that range.

@@ -188,7 +188,7 @@ fn exchange(
 /// Returns the range and the access flags of `new`, with which rxe compares requests.
 fn published(new: &Binding) -> (MrRange, Access) {
     let range = MrRange {
-        start: new.start(),
+        start: new.start,
         len: new.layout.length(),
     };
     (range, new.access)

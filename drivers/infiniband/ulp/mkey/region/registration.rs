@@ -24,8 +24,6 @@ use kernel::{prelude::*, sync::Arc};
 /// The active layout, kept by a leaf of a key.
 pub(crate) struct Active {
     pub(crate) binding: RcuArc<Binding>,
-    /// The address of its first byte.
-    pub(crate) start: u64,
     /// The access flags of the registration.
     pub(crate) access: Access,
 }
@@ -75,14 +73,10 @@ impl Region {
         // The binding always allows local write, because the driver checks that flag of the MR. A
         // peer's write does not require the flag here.
         binding.access = access | Right::LocalWrite;
+        // Some ULPs set `iova` to another address than that of the first element, after mapping.
+        binding.start = mr.iova();
         if let Some(registered) = binding.registered_mut() {
-            *registered = Registered {
-                // Some ULPs set `iova` to another address than that of the first element, after
-                // mapping.
-                start: mr.iova(),
-                key,
-                access,
-            };
+            *registered = Registered { key, access };
         }
         // The region has no binding, as the check above showed under the same lock.
         let before = self.exchange_binding(Some(binding));
@@ -181,20 +175,15 @@ impl Region {
     /// drops the layout before it unpins the MR.
     pub(crate) fn active(&self) -> Option<Active> {
         let binding = self.binding.get()?;
-        let registered = binding.registered()?;
-        let (start, access) = (registered.start, registered.access);
-        Some(Active {
-            binding,
-            start,
-            access,
-        })
+        let access = binding.registered()?.access;
+        Some(Active { binding, access })
     }
 
     /// Returns `true` if `length` bytes from address `iova` on are registered.
     pub(crate) fn is_registered(&self, iova: u64, length: u64) -> bool {
         self.binding.get().is_some_and(|active| {
             let whole = active.layout.length();
-            length <= whole && iova.wrapping_sub(active.start()) <= whole - length
+            length <= whole && iova.wrapping_sub(active.start) <= whole - length
         })
     }
 }

@@ -64,7 +64,7 @@ fn windows(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Resul
         let depth = region.binding.get().map_or(0, |binding| binding.depth());
         let (rkey, length, levels) = (window.rkey, window.length, depth.saturating_add(1));
         f.write_fmt(fmt!(
-            "{device} {rkey:#010x} window {length} 1 0 {levels} 1 0 "
+            "{device} {rkey:#010x} window {length} 1 0 {levels} 1 0 - "
         ))?;
         maker(region.maker.as_ref(), f)?;
     }
@@ -72,8 +72,8 @@ fn windows(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Resul
 }
 
 /// Writes a line for each region of `core`: device, lkey, kind, bytes, entries, the most entries,
-/// levels, leaves, pins, and the PID and name of the process that made the region. Memory windows
-/// follow.
+/// levels, leaves, pins, the address of the first byte, and the PID and name of the process that made the
+/// region. Memory windows follow, with a dash for that address.
 pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
     for region in core.regions.iter() {
         let pins = core.pins.count(region.index());
@@ -84,7 +84,7 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
             _ => 0,
         };
         f.write_fmt(fmt!(
-            "{} {:#010x} {} {} {} {} {} {} {} ",
+            "{} {:#010x} {} {} {} {} {} {} {} {:#x} ",
             device,
             region.lkey(),
             kind(&region, binding),
@@ -94,6 +94,7 @@ pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) ->
             binding.map_or(0, Binding::depth),
             binding.map_or(0, |binding| binding.leaves.len()),
             pins,
+            binding.map_or(0, |binding| binding.start),
         ))?;
         maker(region.maker.as_ref(), f)?;
     }

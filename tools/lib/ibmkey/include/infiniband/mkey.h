@@ -383,6 +383,16 @@ struct ibv_sge ibmkey_sge(const struct ibv_mr *mr);
 int ibmkey_query(struct ibv_mr *mkey, struct ibmkey_info *info);
 
 /**
+ * ibmkey_query_base - query the base address of a key
+ * @mkey: a key
+ * @base_addr: set to the address of its first byte: 0, unless ibmkey_bind_at(), or a request
+ *	with a description of ibmkey_describe_at(), has bound it
+ *
+ * Return: 0; EINVAL if @mkey is not a key; or another errno value.
+ */
+int ibmkey_query_base(struct ibv_mr *mkey, uint64_t *base_addr);
+
+/**
  * ibmkey_why - say why a request has completed with an error
  * @ctx: the context of its QP
  * @wc: the completion, or NULL

@@ -83,6 +83,22 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
 		     uint32_t *failed);
 
 /**
+ * ibmkey_bind_at - bind a key whose addresses begin at a base address
+ * @bind: the key and the layout, as for ibmkey_bind_many()
+ * @base_addr: the address of the first byte of the key; that of the last byte must fit 64
+ *	bits
+ *
+ * Binds the key as ibmkey_bind_list() does. Work requests then name the byte at offset n of
+ * the layout by the address @base_addr + n, in SGEs, as remote addresses, for memory windows,
+ * and in layouts of other keys. The next bind by another function begins at address 0 again.
+ * ibmkey_query_base() gives the base address of a key. The field addr of its struct ibv_mr stays
+ * NULL, so ibmkey_sge() is for keys that begin at 0.
+ *
+ * Return: 0 or an errno value: EOVERFLOW also if the last address does not fit.
+ */
+int ibmkey_bind_at(const struct ibmkey_bind *bind, uint64_t base_addr);
+
+/**
  * ibmkey_post_layout - post a work request that binds a key to a layout
  * @qp: an RC or UC QP that was created with IBV_QP_EX_WITH_BIND_MW, not between
  *	ibv_wr_start() and ibv_wr_complete(); see ibv_qp_to_qp_ex()
@@ -114,6 +130,18 @@ int ibmkey_post_layout(struct ibv_qp_ex *qp, const struct ibmkey_bind *bind,
  * the kernel does not allow to be zero is zero, EFAULT.
  */
 size_t ibmkey_describe(const struct ibmkey_bind *bind, void *to, size_t room);
+
+/**
+ * ibmkey_describe_at - write the description of a layout with a base address
+ * @bind: as for ibmkey_describe()
+ * @base_addr: as for ibmkey_bind_at()
+ * @to: as for ibmkey_describe()
+ * @room: as for ibmkey_describe()
+ *
+ * Return: as ibmkey_describe().
+ */
+size_t ibmkey_describe_at(const struct ibmkey_bind *bind, uint64_t base_addr, void *to,
+			  size_t room);
 
 /**
  * struct ibmkey_wr - a work request that binds a key

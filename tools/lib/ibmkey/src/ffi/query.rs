@@ -61,6 +61,19 @@ pub unsafe extern "C" fn ibmkey_query(mkey: *mut ibv_mr, info: *mut ibmkey_info)
     }
 }
 
+/// Queries the base address of a key.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_base(mkey: *mut ibv_mr, base_addr: *mut u64) -> c_int {
+    // SAFETY: By the function's contract.
+    let key = unsafe { object::mr_handle(mkey) };
+    let base = key.and_then(|(fd, handle)| mkey::query_base(fd, handle));
+
+    // SAFETY: By the function's contract.
+    let result = base.and_then(|base| unsafe { store(base_addr, base) });
+    let arguments = [("mkey", mkey.is_null()), ("base_addr", base_addr.is_null())];
+    to_int(finish(result, &arguments))
+}
+
 /// Queries the binding of a key, with its layout.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_query_layout(

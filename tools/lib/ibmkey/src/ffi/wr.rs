@@ -8,7 +8,10 @@ use core::ffi::{
     c_void, //
 };
 
-use super::store;
+use super::{
+    rebind,
+    store, //
+};
 use crate::{
     errno::{
         to_int,
@@ -55,10 +58,37 @@ pub unsafe extern "C" fn ibmkey_bind_many(
     to_int(finish(result, &[("binds", binds.is_null())]))
 }
 
+/// Binds a key whose addresses begin at a base address.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_bind_at(bind: *const ibmkey_bind, base_addr: u64) -> c_int {
+    // SAFETY: By the function's contract.
+    let Some(bind) = (unsafe { bind.as_ref() }) else {
+        return to_int(finish(Err::<(), _>(Errno::EFAULT), &[("bind", true)]));
+    };
+    // SAFETY: By the function's contract.
+    unsafe {
+        rebind(bind.mkey, |fd, handle| {
+            mkey::bind(fd, handle, &mkey::at(many::describe(bind)?, base_addr))
+        })
+    }
+}
+
 /// Writes the description of a layout for a work request.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_describe(
     bind: *const ibmkey_bind,
+    to: *mut c_void,
+    room: usize,
+) -> usize {
+    // SAFETY: By this function's contract, which is that of `ibmkey_describe_at()`.
+    unsafe { ibmkey_describe_at(bind, 0, to, room) }
+}
+
+/// Writes the description of a layout with a base address.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_describe_at(
+    bind: *const ibmkey_bind,
+    base_addr: u64,
     to: *mut c_void,
     room: usize,
 ) -> usize {
@@ -70,10 +100,10 @@ pub unsafe extern "C" fn ibmkey_describe(
         }
         // Compute the length first: a description that does not fit must not be written at all.
         // SAFETY: By the function's contract; nothing is written to a room of 0 bytes.
-        let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind) }?;
+        let length = unsafe { Writer::new(core::ptr::null_mut(), 0).describe(bind, base_addr) }?;
         if length <= room {
             // SAFETY: By the function's contract.
-            unsafe { Writer::new(to.cast(), room).describe(bind) }?;
+            unsafe { Writer::new(to.cast(), room).describe(bind, base_addr) }?;
         }
         Ok(length)
     });

@@ -42,6 +42,7 @@ pub struct Key<'r> {
     lkey: u32,
     rkey: u32,
     length: u64,
+    base: u64,
     leaves: PhantomData<&'r ()>,
 }
 
@@ -53,6 +54,11 @@ fn count(entries: usize) -> u32 {
 impl<'r> Key<'r> {
     /// Creates an unbound key for at most `max_entries` slices, blocks or indices.
     pub fn new(pd: &Pd<'r>, max_entries: u32) -> Result<Self> {
+        Self::new_at(pd, max_entries, 0)
+    }
+
+    /// Creates an unbound key whose addresses begin at `base`, with every layout.
+    pub fn new_at(pd: &Pd<'r>, max_entries: u32, base: u64) -> Result<Self> {
         let Created {
             handle, lkey, rkey, ..
         } = mkey::create(pd.fd, pd.handle, max_entries, 0)?;
@@ -64,6 +70,7 @@ impl<'r> Key<'r> {
             lkey,
             rkey,
             length: 0,
+            base,
             leaves: PhantomData,
         })
     }
@@ -121,6 +128,17 @@ impl<'r> Key<'r> {
         }));
         let layout = mkey::list(access.bits(), count(ranges.len()), ranges.as_ptr());
         // SAFETY: The array is above.
+        unsafe { self.bind_at_base(layout) }
+    }
+
+    /// Binds the key to `layout`, from its base address on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`mkey::bind`].
+    unsafe fn bind_at_base(&mut self, layout: sys::ib_uverbs_mkey_bind) -> Result {
+        let layout = mkey::at(layout, self.base);
+        // SAFETY: By the caller's promise.
         self.set(unsafe { mkey::bind(self.fd, self.handle, &layout) }?);
         Ok(())
     }
@@ -145,8 +163,7 @@ impl<'r> Key<'r> {
             blocks.as_ptr(),
         );
         // SAFETY: The arrays are those of the caller's layout.
-        self.set(unsafe { mkey::bind(self.fd, self.handle, &layout) }?);
-        Ok(())
+        unsafe { self.bind_at_base(layout) }
     }
 
     /// Binds the key to blocks at indices.
@@ -163,10 +180,7 @@ impl<'r> Key<'r> {
             comp_mask: 0,
         };
         // SAFETY: The structure is above, and the indices are the caller's.
-        let bound =
-            unsafe { mkey::bind(self.fd, self.handle, &mkey::indexed(access.bits(), &raw)) };
-        self.set(bound?);
-        Ok(())
+        unsafe { self.bind_at_base(mkey::indexed(access.bits(), &raw)) }
     }
 
     /// Unbinds the key: every access by it fails until it is bound again. The lkey and the rkey
@@ -180,7 +194,7 @@ impl<'r> Key<'r> {
     pub const fn all(&self) -> Slice<'_> {
         Slice {
             lkey: self.lkey,
-            address: 0,
+            address: self.base,
             length: self.length,
             owner: PhantomData,
         }
@@ -192,7 +206,12 @@ impl<'r> Key<'r> {
         self.all().slice(range)
     }
 
-    /// Returns the lkey, for requests of this side. The first byte of the key is at address 0.
+    /// Returns the address of the first byte.
+    pub const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Returns the lkey, for requests of this side.
     pub const fn lkey(&self) -> u32 {
         self.lkey
     }

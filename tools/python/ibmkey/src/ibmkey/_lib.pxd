@@ -53,6 +53,17 @@ cdef extern from "infiniband/mkey.h" nogil:
         uint32_t reason
         uint32_t access
         uint32_t remote
+    struct ibmkey_bind:
+        uint64_t comp_mask
+        ibv_mr *mkey
+        uint32_t kind
+        unsigned access
+        uint32_t num_entries
+        uint32_t num_dims
+        const uint64_t *repeat_count
+        const ibmkey_range *ranges
+        const ibmkey_block *blocks
+        const ibmkey_indexed *indexed
     uint32_t IB_MKEY_NO_ENTRY
     int ibmkey_query_refused_access(ibv_mr *mkey, ibmkey_refused_access *access)
     const char *ibmkey_why(ibv_context *ctx, const ibv_wc *wc)
@@ -83,6 +94,7 @@ cdef class Described:
     cdef ibmkey_block *blocks
     cdef uint64_t *indices
     cdef ibmkey_indexed indexed
+    cdef fill(self, ibmkey_bind *bind)
     cdef fill_ranges(self, tuple items)
     cdef fill_blocks(self, tuple items)
     cdef fill_indexed(self, layout, tuple items)

@@ -43,13 +43,11 @@ cdef extern from "infiniband/mkey.h" nogil:
     void ibmkey_unimport_pd(ibv_pd *pd)
     int ibmkey_query_caps(ibv_context *ctx, ibmkey_caps *caps)
     ibv_mr *ibmkey_alloc(ibv_pd *pd, uint32_t max_entries)
-    int ibmkey_bind_list(ibv_mr *mkey, unsigned access, uint32_t num_ranges, const ibmkey_range *ranges)
-    int ibmkey_bind_interleaved(ibv_mr *mkey, unsigned access, uint32_t num_dims, const uint64_t *repeat_count,
-                                uint32_t num_blocks, const ibmkey_block *blocks)
-    int ibmkey_bind_indexed(ibv_mr *mkey, unsigned access, const ibmkey_indexed *layout)
+    int ibmkey_bind_at(const ibmkey_bind *bind, uint64_t base_addr)
     int ibmkey_unbind(ibv_mr *mkey)
     int ibmkey_dereg(ibv_mr *mkey)
     int ibmkey_query(ibv_mr *mkey, ibmkey_info *info)
+    int ibmkey_query_base(ibv_mr *mkey, uint64_t *base_addr)
 
 
 cdef int check(int ret, str call) except -1:
@@ -202,8 +200,8 @@ cdef class Described:
             self.kind = IBMKEY_LIST
             items = tuple(layout.blocks)
         if len(repeat) > IBMKEY_MAX_DIMS:
-            raise MkeyError(self.call, EINVAL)
-        self.entries = count_of(items, self.call)
+            raise MkeyError("ibmkey_bind_at", EINVAL)
+        self.entries = count_of(items, "ibmkey_bind_at")
         self.dims = <uint32_t>len(repeat)
         for axis, count in enumerate(repeat):
             self.repeat[axis] = count
@@ -214,20 +212,25 @@ cdef class Described:
         else:
             self.fill_ranges(items)
 
+    cdef fill(self, ibmkey_bind *bind):
+        """Fills in the fields of the layout. All others become zero."""
+        memset(bind, 0, sizeof(bind[0]))
+        bind.kind = self.kind
+        bind.num_entries = self.entries
+        if self.kind == <uint32_t>IBMKEY_LIST:
+            bind.ranges = self.ranges
+        elif self.kind == <uint32_t>IBMKEY_INTERLEAVED:
+            bind.num_dims = self.dims
+            bind.repeat_count = self.repeat
+            bind.blocks = self.blocks
+        else:
+            bind.num_entries = 1
+            bind.indexed = &self.indexed
+
     def __dealloc__(self):
         free(self.ranges)
         free(self.blocks)
         free(self.indices)
-
-    @property
-    def call(self):
-        """The call that binds a key to such a layout."""
-        kinds = {
-            IBMKEY_LIST: "ibmkey_bind_list",
-            IBMKEY_INTERLEAVED: "ibmkey_bind_interleaved",
-            IBMKEY_INDEXED: "ibmkey_bind_indexed",
-        }
-        return kinds[self.kind]
 
     cdef fill_ranges(self, tuple items):
         self.ranges = <ibmkey_range *>array_of(self.entries, sizeof(ibmkey_range))
@@ -318,22 +321,19 @@ cdef class KeyHandle(MrHandle):
     def length(self):
         return self.live().length
 
-    def bind(self, layout, unsigned int access):
-        """Binds the key to a layout."""
-        cdef ibv_mr *mr
+    def bind(self, layout, unsigned int access, uint64_t base=0):
+        """Binds the key to a layout, whose first byte gets the address ``base``."""
         cdef Described d = Described(layout)
+        cdef ibmkey_bind bind
         cdef int ret
+        d.fill(&bind)
+        bind.access = access
         with self.lock:
-            mr = self.live()
+            bind.mkey = self.live()
             with nogil:
-                if d.kind == <uint32_t>IBMKEY_LIST:
-                    ret = ibmkey_bind_list(mr, access, d.entries, d.ranges)
-                elif d.kind == <uint32_t>IBMKEY_INTERLEAVED:
-                    ret = ibmkey_bind_interleaved(mr, access, d.dims, d.repeat, d.entries, d.blocks)
-                else:
-                    ret = ibmkey_bind_indexed(mr, access, &d.indexed)
+                ret = ibmkey_bind_at(&bind, base)
             if ret:
-                raise explained(ret, d.call)
+                raise explained(ret, "ibmkey_bind_at")
 
     def unbind(self):
         """Unbinds the key."""
@@ -347,12 +347,15 @@ cdef class KeyHandle(MrHandle):
             mr.length = 0
 
     def query(self):
-        """Returns the fields of ``struct ibmkey_info``."""
+        """Returns the fields of ``struct ibmkey_info``, and the base address."""
         cdef ibmkey_info info
+        cdef uint64_t base = 0
         memset(&info, 0, sizeof(info))
         check(ibmkey_query(self.live(), &info), "ibmkey_query")
+        check(ibmkey_query_base(self.live(), &base), "ibmkey_query_base")
         return (
-            info.length, info.kind, info.access, info.max_entries, info.num_entries, info.num_dims, info.lkey, info.rkey
+            info.length, info.kind, info.access, info.max_entries, info.num_entries, info.num_dims, info.lkey, info.rkey,
+            base,
         )
 
     def set(self, size_t length, uint32_t lkey, uint32_t rkey):

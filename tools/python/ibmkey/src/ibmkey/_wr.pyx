@@ -18,11 +18,9 @@ from ._lib cimport (
     KeyHandle,
     check,
     explained,
-    ibmkey_block,
-    ibmkey_indexed,
+    ibmkey_bind,
     ibmkey_last_error,
     ibmkey_query_refused_access,
-    ibmkey_range,
     ibmkey_refused,
     ibmkey_refused_access,
     ibv_mr,
@@ -48,15 +46,6 @@ cdef extern from "infiniband/verbs.h" nogil:
 
 
 cdef extern from "infiniband/mkey_wr.h" nogil:
-    struct ibmkey_bind:
-        uint64_t comp_mask
-        uint32_t kind
-        uint32_t num_entries
-        uint32_t num_dims
-        const uint64_t *repeat_count
-        const ibmkey_range *ranges
-        const ibmkey_block *blocks
-        const ibmkey_indexed *indexed
     struct ibmkey_wr:
         ibv_mr *mkey
         ibv_mr *mr
@@ -64,11 +53,9 @@ cdef extern from "infiniband/mkey_wr.h" nogil:
         uint32_t length
         unsigned access
         uint32_t rkey
-    int IBMKEY_LIST
-    int IBMKEY_INTERLEAVED
     int IBMKEY_BIND_ANY_PORTION
     int IBMKEY_BIND_REMOTE_INV
-    size_t ibmkey_describe(const ibmkey_bind *bind, void *to, size_t room)
+    size_t ibmkey_describe_at(const ibmkey_bind *bind, uint64_t base_addr, void *to, size_t room)
     int ibmkey_post_bind(ibv_qp *qp, const ibmkey_wr *wr, uint64_t wr_id, unsigned send_flags)
     int ibmkey_wr_bind(ibv_qp_ex *qp, const ibmkey_wr *wr)
     int ibmkey_post_unbind(ibv_qp *qp, ibv_mr *mkey, uint64_t wr_id, unsigned send_flags)
@@ -123,29 +110,18 @@ cdef ibv_qp_ex *extended(qp) except NULL:
     return found
 
 
-def describe(layout, bint any_portion, bint remote_invalidate):
+def describe(layout, bint any_portion, bint remote_invalidate, uint64_t base):
     """Returns the description of a layout as bytes."""
     cdef Described d = Described(layout)
     cdef ibmkey_bind bind
     cdef size_t length
-    memset(&bind, 0, sizeof(bind))
+    d.fill(&bind)
     bind.comp_mask = (IBMKEY_BIND_ANY_PORTION if any_portion else 0) | (IBMKEY_BIND_REMOTE_INV if remote_invalidate else 0)
-    bind.kind = d.kind
-    bind.num_entries = d.entries
-    if d.kind == <uint32_t>IBMKEY_LIST:
-        bind.ranges = d.ranges
-    elif d.kind == <uint32_t>IBMKEY_INTERLEAVED:
-        bind.num_dims = d.dims
-        bind.repeat_count = d.repeat
-        bind.blocks = d.blocks
-    else:
-        bind.num_entries = 1
-        bind.indexed = &d.indexed
-    length = ibmkey_describe(&bind, NULL, 0)
+    length = ibmkey_describe_at(&bind, base, NULL, 0)
     if length == 0:
-        raise explained(errno, "ibmkey_describe")
+        raise explained(errno, "ibmkey_describe_at")
     text = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
-    ibmkey_describe(&bind, PyBytes_AS_STRING(text), length)
+    ibmkey_describe_at(&bind, base, PyBytes_AS_STRING(text), length)
     return text
 
 

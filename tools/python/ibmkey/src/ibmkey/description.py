@@ -28,33 +28,35 @@ class Description:
         keep: object = None,
         any_portion: bool = False,
         remote_invalidate: bool = False,
+        base: int = 0,
     ) -> None:
         """Describes a layout whose blocks name MRs by their lkeys.
 
         ``access`` is a set of ``IBV_ACCESS_*``, which the key then has. ``keep`` is an object, such as the MR,
         that must exist as long as a key is bound to the layout. With ``any_portion``, a request finds an unbound key by
         an rkey with any key portion. With ``remote_invalidate``, a peer may invalidate the key by SEND with
-        invalidate even if ``access`` has no remote flag.
+        invalidate even if ``access`` has no remote flag. ``base`` is the address of the key's first byte.
         """
         self.pd = pd
         self.access = integer(access, "access", U32)
         self.layout = layout.checked(described)
         if not self.layout.length:
             raise LayoutError("the layout", "has no bytes, and a key describes at least one byte")
+        self.base = integer(base, "base")
         self._keep = keep
-        self._bytes = _wr.describe(self.layout, any_portion, remote_invalidate)
+        self._bytes = _wr.describe(self.layout, any_portion, remote_invalidate, self.base)
         self._mr = memory.register(pd, self._bytes)
         self._text: tuple[int, int, int] | None = (self._mr.buf, len(self._bytes), self._mr.lkey)
 
     @classmethod
-    def from_buffer(cls, pd: Any, array: Any, access: int = 0, *, mr: HasMr | None = None, **more: bool) -> Description:
+    def from_buffer(cls, pd: Any, array: Any, access: int = 0, *, mr: HasMr | None = None, **more: int) -> Description:
         """Describes the elements of an array, as ``Key.from_buffer()`` does. ``more`` goes to ``Description()``."""
         described, keep = memory.elements(pd, array, access, mr)
         return cls(pd, described, access, keep=keep, **more)
 
     @classmethod
     def from_indexed(
-        cls, pd: Any, array: Any, indices: Collection[Any], access: int = 0, *, mr: HasMr | None = None, **more: bool
+        cls, pd: Any, array: Any, indices: Collection[Any], access: int = 0, *, mr: HasMr | None = None, **more: int
     ) -> Description:
         """Describes rows of an array by their numbers, as ``Key.from_indexed()`` does."""
         described, keep = memory.rows(pd, array, indices, access, mr)

@@ -32,6 +32,7 @@ class Info(NamedTuple):
     num_dims: int
     lkey: int
     rkey: int
+    base: int
 
 
 class Refused(NamedTuple):
@@ -74,7 +75,7 @@ def _destroy(handle: _lib.KeyHandle, keeps: list[object]) -> None:
 class Key:
     """An MR that has no memory itself: it describes bytes of other MRs.
 
-    Its addresses are 0 to ``length - 1``. It keeps what it describes: the MRs, and the arrays under them.
+    Its addresses are ``base`` to ``base + length - 1``; ``base`` is 0 unless a bind gives another one. It keeps what it describes: the MRs, and the arrays under them.
     ``close()``, or the end of a ``with`` block, destroys it; so does the garbage collector.
     """
 
@@ -83,6 +84,7 @@ class Key:
         self._pd = pd
         self._max_entries = integer(max_entries, "max_entries", U32)
         self._handle = _lib.KeyHandle(imported_pd(pd), self._max_entries)
+        self._base = 0
         self._keeps: list[object] = []
         # At exit this runs before pyverbs deregisters the MRs.
         self._end = weakref.finalize(self, _destroy, self._handle, self._keeps)
@@ -140,21 +142,22 @@ class Key:
                 return Block(leaf.at, shape.length, leaf.lkey)
             part = cls.from_buffer(pd, part, access, mr=mr)
         keeps.append(part)
-        return Block(0, part.length, part.lkey)
+        return Block(part.base, part.length, part.lkey)
 
     @classmethod
-    def from_layout(cls, pd: Any, described: Layout, access: int = 0, keep: object = None) -> Key:
+    def from_layout(cls, pd: Any, described: Layout, access: int = 0, keep: object = None, *, base: int = 0) -> Key:
         """Makes a key of a layout whose blocks name MRs by their lkeys.
 
-        The caller's MRs must exist as long as the key; ``keep`` is an object that sees to that.
+        The caller's MRs must exist as long as the key; ``keep`` is an object that sees to that. ``base`` is the
+        address of the key's first byte.
         """
-        return cls._bound(pd, layout.checked(described), access, [keep])
+        return cls._bound(pd, layout.checked(described), access, [keep], base)
 
     @classmethod
-    def _bound(cls, pd: Any, described: Layout, access: int, keeps: list[object]) -> Key:
+    def _bound(cls, pd: Any, described: Layout, access: int, keeps: list[object], base: int = 0) -> Key:
         key = cls(pd, described.entries)
         try:
-            key._bind(described, access, keeps)
+            key._bind(described, access, keeps, base)
         except BaseException:
             key.close()
             raise
@@ -162,9 +165,9 @@ class Key:
 
     # --- bound again -------------------------------------------------------
 
-    def bind(self, described: Layout, access: int = 0, keep: object = None) -> None:
+    def bind(self, described: Layout, access: int = 0, keep: object = None, *, base: int = 0) -> None:
         """Binds the key to another layout, in one step. On an error the old one stays."""
-        self._bind(layout.checked(described), access, [keep])
+        self._bind(layout.checked(described), access, [keep], base)
 
     def bind_buffer(self, array: Any, access: int = 0, *, mr: HasMr | None = None) -> None:
         """Binds the key to the elements of another array, as ``from_buffer()`` does.
@@ -174,13 +177,15 @@ class Key:
         described, keep = memory.elements(self._pd, array, access, mr)
         self._bind(described, access, [keep])
 
-    def _bind(self, described: Layout, access: int, keeps: list[object]) -> None:
-        self._handle.bind(described, integer(access, "access", U32))
+    def _bind(self, described: Layout, access: int, keeps: list[object], base: int = 0) -> None:
+        self._handle.bind(described, integer(access, "access", U32), integer(base, "base"))
+        self._base = base
         self._keeps[:] = keeps
 
     def unbind(self) -> None:
         """Unbinds the key and releases what it described."""
         self._handle.unbind()
+        self._base = 0
         self._keeps.clear()
 
     # --- bound by work requests --------------------------------------------
@@ -231,6 +236,7 @@ class Key:
 
     def _requested(self, description: Description) -> None:
         self._handle.set(description.length, self.lkey, self.rkey)
+        self._base = description.base
         # Earlier layouts may be in use until the key is unbound.
         if not any(kept is description for kept in self._keeps):
             self._keeps.append(description)
@@ -246,13 +252,14 @@ class Key:
         return found if found.number else None
 
     def refresh(self) -> Info:
-        """Takes ``length``, ``lkey`` and ``rkey`` from the kernel, and returns what is bound.
+        """Takes ``length``, ``base``, ``lkey`` and ``rkey`` from the kernel, and returns what is bound.
 
         Call it while no request of this key is outstanding: after a refused one, after a peer's SEND with
         invalidate, and to release what the key described after ``post_unbind()``.
         """
         info = self.query()
         self._handle.set(info.length, info.lkey, info.rkey)
+        self._base = info.base
         if info.kind == 0:
             self._keeps.clear()
         return info
@@ -275,6 +282,11 @@ class Key:
         return self._handle.length
 
     @property
+    def base(self) -> int:
+        """The address of the first byte."""
+        return self._base
+
+    @property
     def max_entries(self) -> int:
         """The entries that the key was created for."""
         return self._max_entries
@@ -294,7 +306,7 @@ class Key:
             length = self.length - offset
         if not 0 <= offset <= offset + length <= self.length:
             raise ValueError(f"bytes {offset} to {offset + length} are not all in the key, which has {self.length}")
-        return SGE(offset, length, self.lkey)
+        return SGE(self._base + offset, length, self.lkey)
 
     def __len__(self) -> int:
         return self.length

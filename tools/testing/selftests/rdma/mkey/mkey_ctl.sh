@@ -144,8 +144,8 @@ who_nothing() {
 why_key() {
 	local out key want
 	key=$(key_of 24)
-	want="key $(printf '%#x' "$key") refused a local read of 32 bytes at its address 0x10000: it has 24 bytes, "
-	want+="whose addresses begin at 0 (list, of process $holder mkey_hold)"
+	want="key $(printf '%#x' "$key") refused a local read of 32 bytes at its address 0x10000: its "
+	want+="addresses begin at 0x50000, and the bytes are not all there (list, of process $holder mkey_hold)"
 	out=$("$ctl" why "${dev[1]}" "$key") && equal "$out" "$want" &&
 		"$ctl" why "${dev[1]}" | grep -qxF "$want" &&
 		equal "$("$ctl" why "${dev[1]}" "$(key_of 800)")" "The key $(key_of 800) of ${dev[1]} has refused no access." &&
@@ -158,7 +158,7 @@ why_key() {
 draw_key() {
 	local out
 	out=$("$ctl" draw --key "${dev[1]}" "$(key_of 24)") || return
-	grep -q "^Key $(key_of 24) of ${dev[1]}, list of 24 bytes, entries: 2\$" <<<"$out" &&
+	grep -q "^Key $(key_of 24) of ${dev[1]}, list of 24 bytes from 0x50000 on, entries: 2\$" <<<"$out" &&
 		grep -q "^Key $(key_of 800) of ${dev[1]}, interleaved of 800 bytes, entries: 1\$" <<<"$out" && return
 	echo "$out"
 	return 1

@@ -76,6 +76,9 @@ int main(int argc, char **argv)
 		.index_bytes = 4,
 		.num_indices = 3,
 	};
+	struct ibmkey_bind bind = {
+		.kind = IBMKEY_LIST, .access = MKT_ACCESS_ALL, .num_entries = 2,
+	};
 	struct ibv_mr *key, *outer, *mr, *by_index;
 	struct mkt_qp qp;
 
@@ -93,7 +96,9 @@ int main(int argc, char **argv)
 	outer = ibmkey_alloc(dev.pd, 3);
 	range[0].lkey = key->lkey;
 	range[1].lkey = key->lkey;
-	if (!outer || ibmkey_bind_list(outer, MKT_ACCESS_ALL, 2, range) || be_refused(&qp, outer))
+	bind.mkey = outer;
+	bind.ranges = range;
+	if (!outer || ibmkey_bind_at(&bind, 0x50000) || be_refused(&qp, outer))
 		return 1;
 	mr = ibv_reg_mr(dev.pd, table, sizeof(table), MKT_ACCESS_ALL);
 	by_index = ibmkey_alloc(dev.pd, 3);

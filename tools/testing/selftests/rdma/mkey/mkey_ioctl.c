@@ -280,20 +280,21 @@ static void set_attr(struct mkt_ioctl *cmd, uint16_t id, uint16_t length,
 }
 
 /*
- * structures that the kernel reads: a shorter one is refused, and the bytes that the
- * kernel does not know must be zero
+ * structures that the kernel reads: one that is shorter than that of the first version is
+ * refused, and the bytes that the kernel does not know must be zero
  */
 TEST_F(ioctl, later_version)
 {
 	const struct ib_uverbs_mkey_indexed wanted = { .index_bytes = 8 };
 	const struct {
 		enum mkt_what what;
-		uint16_t attr, size;
+		uint16_t attr, first, size;
 		const void *known;
 	} read[] = {
-		{ BIND_LIST, IB_MKEY_ATTR_BIND_LAYOUT, sizeof(self->c.bind[0]),
+		{ BIND_LIST, IB_MKEY_ATTR_BIND_LAYOUT,
+		  offsetof(struct ib_uverbs_mkey_bind, base_addr), sizeof(self->c.bind[0]),
 		  &self->c.bind[0] },
-		{ QUERY, IB_MKEY_ATTR_QUERY_INDEXED, sizeof(wanted), &wanted },
+		{ QUERY, IB_MKEY_ATTR_QUERY_INDEXED, sizeof(wanted), sizeof(wanted), &wanted },
 	};
 	uint8_t *bytes = self->c.bytes;
 	struct mkt_ioctl cmd;
@@ -307,9 +308,9 @@ TEST_F(ioctl, later_version)
 			memset(bytes, 0, read[i].size + 24);
 			memcpy(bytes, read[i].known, read[i].size);
 			/* the byte after the attribute does not matter */
-			if (length >= read[i].size)
+			if (length >= read[i].first)
 				bytes[length] = 1;
-			EXPECT_EQ(length < read[i].size ? EINVAL : 0,
+			EXPECT_EQ(length < read[i].first ? EINVAL : 0,
 				  mkt_ioctl_run(self->c.dev.ctx, &cmd))
 				TH_LOG("structure %u of %u bytes", i, length);
 			if (length <= read[i].size)
@@ -534,8 +535,9 @@ TEST_F(ioctl, indices)
 /* longer descriptions: in each of them, the bytes that the kernel does not know must be zero */
 TEST_F(ioctl, later_version_many)
 {
-	static const uint32_t wrong[] = { 0, 1, 40, 47, 49, 64, 8192, UINT32_MAX };
-	const size_t size = sizeof(self->c.bind[0]), longer = size + 16;
+	static const uint32_t wrong[] = { 0, 1, 40, 47, 48, 49, 57, 64, 8192, UINT32_MAX };
+	const size_t size = sizeof(self->c.bind[0]);
+	size_t longer = size + 16;
 	struct ib_uverbs_attr *binds, *bind_size;
 	struct mkt_ioctl cmd;
 	unsigned int i, at;
@@ -573,6 +575,13 @@ TEST_F(ioctl, later_version_many)
 			*unknown = 0;
 		}
 	}
+	/* elements of the first version, which lack the base address */
+	longer = offsetof(struct ib_uverbs_mkey_bind, base_addr);
+	binds->len = 3 * longer;
+	bind_size->data = longer;
+	for (i = 0; i < 3; i++)
+		memcpy(&self->c.bytes[i * longer], &self->c.bind[i], longer);
+	EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
 	/* the last element of a size that leaves the next ones unaligned */
 	binds->len = 3 * (size + 1);
 	bind_size->data = size + 1;

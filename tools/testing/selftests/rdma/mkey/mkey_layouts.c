@@ -323,6 +323,7 @@ static void mix_lists(struct __test_metadata *_metadata, struct mkt_setup *s,
 		uint8_t *to = s->arena[1].expect, *from = s->arena[0].expect;
 
 		wr.op = ops[o];
+		wr.remote_addr = there.addr;
 		wr.rkey = there.mr->rkey;
 		wr.num_sge = ARRAY_SIZE(parts);
 		ASSERT_EQ(0, mkt_arena_fill(&s->arena[ops[o] == MKT_READ],
@@ -344,6 +345,7 @@ static void mix_lists(struct __test_metadata *_metadata, struct mkt_setup *s,
 			}
 		}
 		recv.num_sge = 1;
+		recv.sge[0].addr = there.addr;
 		recv.sge[0].length = done;
 		recv.sge[0].lkey = there.mr->lkey;
 		ASSERT_EQ(0, mkt_exec(&s->pair, 0, &wr,

@@ -12,6 +12,7 @@
 #include "loop.h"
 #include "mkey_harness.h"
 #include "raw.h"
+#include "request.h"
 
 #define NESTED_DEPTH 8
 /* entries of each of the keys over scattered bytes */
@@ -64,11 +65,14 @@ static int nested_chain(struct mkt_setup *s, struct ibv_mr **key, unsigned int c
 	return err;
 }
 
-/* trees of every depth, on either side of every kind of transfer */
+/* trees of every depth, on either side of every kind of transfer, bound by calls and requests */
 TEST_F(nested, trees)
 {
 	unsigned int i, rounds = mkt_scale(240, 24);
+	struct mkt_request request[2];
 
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, mkt_request_init(&request[i], self->s.dev[i].pd, 4096));
 	for (i = 0; i < rounds; i++) {
 		struct mkt_nest nest[2];
 		struct mkt_end end[2];
@@ -82,6 +86,8 @@ TEST_F(nested, trees)
 		size_t max;
 
 		for (side = 0; side < 2; side++) {
+			nest[side].qp = &self->s.pair.end[side];
+			nest[side].request = &request[side];
 			ASSERT_EQ(0, mkt_nest_build(&nest[side], &self->s.rng,
 						    &self->s.arena[side],
 						    1 + (i + side * 3) % NESTED_DEPTH));
@@ -95,6 +101,8 @@ TEST_F(nested, trees)
 		for (side = 0; side < 2; side++)
 			ASSERT_EQ(0, mkt_nest_free(&nest[side]));
 	}
+	for (i = 0; i < 2; i++)
+		mkt_request_free(&request[i]);
 }
 
 /* as deep as the device allows, and not a level more */

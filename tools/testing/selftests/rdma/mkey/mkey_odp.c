@@ -223,7 +223,7 @@ TEST_F(odp, nested)
 	unsigned int i, rounds = mkt_scale(60, 8);
 
 	for (i = 0; i < rounds; i++) {
-		struct mkt_nest nest;
+		struct mkt_nest nest = {};
 		struct mkt_end end;
 		struct mkt_xfer xfer = {
 			.op = mkt_between(&self->s.rng, MKT_SEND, MKT_READ),

@@ -69,12 +69,16 @@ static int request_bind(struct mkt_setup *s, struct mkt_request *text, enum mkt_
 	struct mkt_layout layout;
 	struct ibmkey_info info = {};
 	struct ibmkey_wr wr;
+	uint64_t base;
 	int err;
 
 	memset(end, 0, sizeof(*end));
 	err = mkt_draw_layout(&layout, &s->rng, &s->arena[0], kind, &draw);
 	if (err)
 		return err;
+	/* a layout that is posted by ibmkey_post_layout() begins at 0 */
+	layout.first = is_inline ? 0 : mkt_draw_first(&s->rng);
+	end->addr = layout.first;
 	err = mkt_request_describe(text, &s->arena[0], &layout);
 	wr = mkt_request_wr(text, s->key[0]);
 	if (!err && (is_inline ? request_inline(s, &layout) :
@@ -87,8 +91,8 @@ static int request_bind(struct mkt_setup *s, struct mkt_request *text, enum mkt_
 	if (!err)
 		err = mkt_layout_map(&s->arena[0], &layout, &end->map);
 	if (!err)
-		err = ibmkey_query(s->key[0], &info);
-	if (!err && (info.length != end->map.length ||
+		err = ibmkey_query(s->key[0], &info) ?: ibmkey_query_base(s->key[0], &base);
+	if (!err && (info.length != end->map.length || base != layout.first ||
 		     (is_inline && ibmkey_sge(s->key[0]).length != info.length))) {
 		mkt_diag("the key's length is %lu and %zu, not %zu", (long)info.length,
 			 s->key[0]->length, end->map.length);

@@ -230,17 +230,12 @@ impl RxeMr {
     /// Sets the first address and the length.
     pub(super) fn set_range(&self, range: MrRange) {
         self.set_start(range.start);
-        self.set_len(range.len);
+        set_field!(self.ibmr.length, range.len);
     }
 
     /// Sets the first address.
     pub(super) fn set_start(&self, start: u64) {
         set_field!(self.ibmr.iova, start);
-    }
-
-    /// Sets the length.
-    fn set_len(&self, len: u64) {
-        set_field!(self.ibmr.length, len);
     }
 
     /// Returns the page size, as the power of two.
@@ -384,7 +379,7 @@ impl ClaimedMr for ClaimedRxeMr {
     fn withdraw(&self) {
         self.0.set_state(FREE);
         self.0.set_access(Access::empty());
-        self.0.set_len(0);
+        self.0.set_range(MrRange { start: 0, len: 0 });
     }
 
     fn is_open(&self) -> bool {

@@ -78,6 +78,7 @@ impl Binding {
             leaves,
             access,
             pd: pd.as_raw() as usize,
+            start: 0,
             // This is at most `MAX_DEPTH`.
             depth: depth as u8,
             portion: 0,

@@ -108,6 +108,7 @@ struct mkt_layout {
 	unsigned int index_bytes;	/* 4 or 8, 0: not indexed */
 	uint64_t base;
 	uint64_t unit;
+	uint64_t first;		/* the address of the key's first byte */
 };
 
 /* the block @count times, in one dimension */
@@ -183,6 +184,9 @@ enum mkt_kind {
 int mkt_draw_layout(struct mkt_layout *layout, struct mkt_rng *rng,
 		    const struct mkt_arena *arena, enum mkt_kind kind,
 		    const struct mkt_draw *draw);
+
+/* draws the address of a key's first byte, often 0 */
+uint64_t mkt_draw_first(struct mkt_rng *rng);
 
 /* gives it memory that keeps its contents when the process unmaps its pages */
 int mkt_mem_share(struct mkt_mem *mem);

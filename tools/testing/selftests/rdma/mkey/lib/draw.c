@@ -197,3 +197,9 @@ int mkt_draw_layout(struct mkt_layout *layout, struct mkt_rng *rng,
 	while (err == EAGAIN && --tries);
 	return err;
 }
+
+uint64_t mkt_draw_first(struct mkt_rng *rng)
+{
+	/* the library refuses atomic operations at other addresses */
+	return mkt_between(rng, 0, 1) ? 0 : (mkt_rand(rng) >> mkt_between(rng, 1, 60)) & ~7ull;
+}

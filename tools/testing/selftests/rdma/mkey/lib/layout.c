@@ -204,7 +204,11 @@ int mkt_layout_bind(struct ibv_mr *key, const struct mkt_arena *arena,
 	struct ibmkey_bind *bind = &entries.bind;
 	int err = mkt_layout_entries(&entries, arena, layout);
 
-	if (!err && layout->index_bytes)
+	bind->mkey = key;
+	bind->access = access;
+	if (!err && layout->first)
+		err = ibmkey_bind_at(bind, layout->first);
+	else if (!err && layout->index_bytes)
 		err = ibmkey_bind_indexed(key, access, &entries.indexed);
 	else if (!err && layout->num_dims)
 		err = ibv_rereg_mr_interleaved(key, access, layout->num_dims, layout->repeat,
@@ -256,6 +260,8 @@ void mkt_layout_print(const struct mkt_layout *layout)
 		 layout->index_bytes ? "indexed" :
 		 layout->num_dims ? "interleaved" : "list", layout->num_blocks,
 		 mkt_layout_length(layout));
+	if (layout->first)
+		mkt_diag("  from address %" PRIx64 " on", layout->first);
 	if (layout->index_bytes)
 		mkt_diag("  base %" PRIu64 " unit %" PRIu64 ", indices of %u bytes",
 			 layout->base, layout->unit, layout->index_bytes);

@@ -98,6 +98,7 @@ static int mkt_matrix_bind(struct mkt_matrix *m, unsigned int side,
 		if (!err && m->operands)
 			err = mkt_matrix_operands(m, side, &drawn->layout);
 	} while (err == ENOENT && --tries);
+	drawn->layout.first = mkt_draw_first(&m->s.rng);
 	if (!err)
 		err = mkt_end_key(&drawn->end, m->s.key[side], &m->s.arena[side],
 				  &drawn->layout, access);

@@ -249,12 +249,12 @@ int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 	if (err)
 		return err;
 	wr.flush_length = mkt_between(&m->s.rng, 1, target->map.length);
-	wr.remote_addr = mkt_between(&m->s.rng, 0,
-				     target->map.length - wr.flush_length);
+	wr.remote_addr = target->addr + mkt_between(&m->s.rng, 0,
+						    target->map.length - wr.flush_length);
 	err = mkt_matrix_status(m, side, &wr, IBV_WC_SUCCESS);
 	if (err)
 		return err;
-	wr.remote_addr = target->map.length - wr.flush_length + 1;
+	wr.remote_addr = target->addr + target->map.length - wr.flush_length + 1;
 	err = mkt_matrix_status(m, side, &wr, IBV_WC_REM_ACCESS_ERR);
 	if (!err)
 		err = mkt_pair_recover(&m->s.pair);
@@ -273,7 +273,7 @@ int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 	mw = ibv_alloc_mw(m->s.dev[!side].pd, m->window);
 	if (!mw)
 		return errno;
-	err = mkt_bind_window(&m->s.pair.end[!side], mw, m->s.key[!side], 0,
+	err = mkt_bind_window(&m->s.pair.end[!side], mw, m->s.key[!side], end[!side]->addr,
 			      mr.length,
 			      MKT_ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE);
 	window = *target;
@@ -328,6 +328,7 @@ int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op, unsigned int sid
 			.lkey = m->s.plain[side].mr->lkey,
 		},
 		.num_sge = 1,
+		.remote_addr = end[!side]->addr,
 		.rkey = key->rkey,
 	};
 	struct mkt_wr inv = { .op = op, .rkey = key->rkey };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mkey_test.h"
+#include "request.h"
 
 /*
  * the leaves that the keys of one level can refer to, and the place of their
@@ -62,6 +62,7 @@ static int mkt_nest_add(struct mkt_nest *nest, struct mkt_rng *rng,
 	};
 	struct mkt_map *map = &nest->map[nest->num_keys];
 	struct mkt_layout layout;
+	struct ibmkey_wr wr;
 	struct ibv_mr *key;
 	size_t i;
 	int err;
@@ -75,14 +76,21 @@ static int mkt_nest_add(struct mkt_nest *nest, struct mkt_rng *rng,
 		err = errno;
 		goto out;
 	}
+	layout.first = mkt_draw_first(rng);
 	nest->key[nest->num_keys] = key;
+	nest->first[nest->num_keys] = layout.first;
 	err = mkt_layout_map(&below->arena, &layout, map);
 	nest->num_keys++;
 	for (i = 0; !err && i < map->length; i++)
 		map->pos[i] = below->pos[map->pos[i]];
-	if (!err)
-		err = mkt_layout_bind(key, &below->arena, &layout,
-				      MKT_ACCESS_ALL);
+	if (!err && nest->qp && mkt_between(rng, 0, 1)) {
+		err = mkt_request_describe(nest->request, &below->arena, &layout);
+		wr = mkt_request_wr(nest->request, key);
+		if (!err && mkt_request_status(nest->qp, &wr))
+			err = EIO;
+	} else if (!err) {
+		err = mkt_layout_bind(key, &below->arena, &layout, MKT_ACCESS_ALL);
+	}
 out:
 	mkt_layout_free(&layout);
 	return err;
@@ -95,7 +103,7 @@ int mkt_nest_build(struct mkt_nest *nest, struct mkt_rng *rng,
 	unsigned int level, i, first = 0, next;
 	int err = 0;
 
-	memset(nest, 0, sizeof(*nest));
+	nest->num_keys = 0;
 	nest->arena = arena;
 	for (level = 0; level < depth && !err; level++) {
 		unsigned int keys = level == depth - 1 ? 1 : 2;
@@ -103,7 +111,7 @@ int mkt_nest_build(struct mkt_nest *nest, struct mkt_rng *rng,
 
 		next = nest->num_keys;
 		for (i = first; i < next && !err; i++)
-			err = mkt_below_add(&below, nest->key[i], 0,
+			err = mkt_below_add(&below, nest->key[i], nest->first[i],
 					    nest->map[i].pos,
 					    nest->map[i].length);
 		/* one level in three has an ordinary leaf, too */
@@ -123,6 +131,7 @@ void mkt_nest_end(const struct mkt_nest *nest, struct mkt_end *end)
 	memset(end, 0, sizeof(*end));
 	end->arena = nest->arena;
 	end->mr = nest->key[nest->num_keys - 1];
+	end->addr = nest->first[nest->num_keys - 1];
 	end->map = nest->map[nest->num_keys - 1];
 }
 

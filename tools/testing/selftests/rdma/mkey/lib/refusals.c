@@ -287,6 +287,22 @@ REFUSAL(INDEXED, wraps, EOVERFLOW, ADDRESS, 0,
 REFUSAL(INDEXED, sum_wraps, EOVERFLOW, LENGTH, NONE,
 	indexed_at(t, 0, 1, UINT64_MAX / 2, 0); t->value = 0);
 
+/* the last address of the key may be 2^64 - 1, too */
+static void begin_at(struct mkt_text *t, uint64_t base)
+{
+	t->bind.comp_mask = IB_UVERBS_MKEY_BIND_BASE;
+	t->bind.base_addr = base;
+	t->value = base;
+}
+
+REFUSAL(LIST, at_the_top, OK, NONE, NONE, begin_at(t, -21ull));
+REFUSAL(LIST, over_the_top, EOVERFLOW, BASE, NONE, begin_at(t, -20ull));
+REFUSAL(BLOCKS, over_the_top, EOVERFLOW, BASE, NONE, begin_at(t, UINT64_MAX));
+REFUSAL(INDEXED, at_the_top, OK, NONE, NONE, begin_at(t, -30ull));
+REFUSAL(INDEXED, over_the_top, EOVERFLOW, BASE, NONE, begin_at(t, -29ull));
+REFUSAL(LIST, base_without_bit, EINVAL, RESERVED, NONE,
+	begin_at(t, 7); t->bind.comp_mask = 0);
+
 void mkt_refusal_text(const struct mkt_refusal *refusal, const struct mkt_refusals_of *of,
 		      struct mkt_text *t)
 {
@@ -359,7 +375,7 @@ bool mkt_text_bind(const struct mkt_text *t, uint32_t kind, struct ibmkey_bind *
 		.rkey = t->bind.rkey,
 	};
 	return t->bind.kind == kind && t->bind.entry_size == size_of(kind) &&
-	       !t->bind.reserved && !t->bind.rkey && t->version == IB_MKEY_LAYOUT_VERSION;
+	       !t->bind.reserved && !t->bind.rkey && !t->bind.base_addr && t->version == IB_MKEY_LAYOUT_VERSION;
 }
 
 size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t room)
@@ -370,7 +386,8 @@ size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t 
 		.num_entries = t->bind.num_entries,
 		.entry_size = t->bind.entry_size,
 		.num_dims = t->bind.num_dims,
-		.comp_mask = t->bind.comp_mask,
+		.comp_mask = t->bind.comp_mask == IB_UVERBS_MKEY_BIND_BASE ?
+			     IB_UVERBS_MKEY_LAYOUT_BASE : t->bind.comp_mask,
 	};
 	const void *repeat = (const void *)(uintptr_t)t->bind.repeat_count;
 	const void *entries = (const void *)(uintptr_t)t->bind.entries;
@@ -379,6 +396,7 @@ size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t 
 
 	/* it has no arrays elsewhere, and is as long as the largest right one */
 	if (t->bind.reserved || t->bind.rkey || room < sizeof(*t) ||
+	    (t->bind.base_addr && !t->bind.comp_mask) ||
 	    repeat != (kind == BLOCKS ? t->repeat : NULL) ||
 	    entries != (kind == LIST ? (const void *)t->range :
 			kind == BLOCKS ? (const void *)t->block : &t->indexed) ||
@@ -390,6 +408,8 @@ size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t 
 		dims = IB_MKEY_MAX_DIMS + 1;
 #define ADD(from, bytes) (memcpy((char *)to + length, from, bytes), length += (bytes))
 	ADD(&header, sizeof(header));
+	if (t->bind.base_addr)
+		ADD(&t->bind.base_addr, sizeof(t->bind.base_addr));
 	if (kind == BLOCKS)
 		ADD(t->repeat, dims * sizeof(t->repeat[0]));
 	if (kind != INDEXED) {

@@ -34,7 +34,8 @@ int mkt_request_describe(struct mkt_request *request, const struct mkt_arena *ar
 	size_t length = 0;
 
 	if (!mkt_layout_entries(&entries, arena, layout))
-		length = ibmkey_describe(&entries.bind, request->text, request->room);
+		length = ibmkey_describe_at(&entries.bind, layout->first, request->text,
+					    request->room);
 	mkt_entries_free(&entries);
 	if (!length || length > request->room) {
 		mkt_diag("a description of %zu bytes in %zu bytes: %s", length, request->room,

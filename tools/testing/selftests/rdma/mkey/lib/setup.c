@@ -58,6 +58,7 @@ int mkt_end_draw(struct mkt_end *end, struct mkt_setup *setup,
 	err = mkt_draw_layout(&layout, &setup->rng, arena, kind, draw);
 	if (err)
 		return err;
+	layout.first = mkt_draw_first(&setup->rng);
 	err = mkt_end_key(end, setup->key[side], arena, &layout, access);
 	mkt_layout_free(&layout);
 	return err;

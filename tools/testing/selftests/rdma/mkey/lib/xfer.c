@@ -30,6 +30,7 @@ int mkt_end_key(struct mkt_end *end, struct ibv_mr *key,
 	memset(end, 0, sizeof(*end));
 	end->arena = arena;
 	end->mr = key;
+	end->addr = layout->first;
 	err = mkt_layout_bind(key, arena, layout, access);
 	if (err)
 		return err;

@@ -64,11 +64,18 @@ struct mkt_nest {
 	struct mkt_arena *arena;
 	/* each key comes after those that it refers to */
 	struct ibv_mr *key[MKT_MAX_NEST];
+	uint64_t first[MKT_MAX_NEST];	/* the addresses of their first bytes */
 	struct mkt_map map[MKT_MAX_NEST];
 	unsigned int num_keys;
+	/* if they are set, requests bind about half of the keys */
+	struct mkt_qp *qp;
+	struct mkt_request *request;
 };
 
-/* @depth levels of random layouts over @arena; must be freed even if it fails */
+/*
+ * @depth levels of random layouts over @arena; must be freed even if it fails. The caller has set
+ * or zeroed the queue pair and the request.
+ */
 int mkt_nest_build(struct mkt_nest *nest, struct mkt_rng *rng,
 		   struct mkt_arena *arena, unsigned int depth);
 /* the outermost key as an end; freeing @nest frees it */

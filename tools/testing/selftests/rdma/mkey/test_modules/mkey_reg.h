@@ -73,6 +73,7 @@ struct reg_layout {
 	struct ib_mkey_indexed indexed;
 	u32 place[REG_LAYOUT];
 	u32 length;
+	u64 base;	/* the address of the key's first byte */
 };
 
 /* mkey_reg_layout.c */

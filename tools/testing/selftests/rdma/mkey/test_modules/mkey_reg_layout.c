@@ -94,6 +94,7 @@ void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *l
 {
 	layout->kind = below(test, REG_KINDS);
 	layout->length = 0;
+	layout->base = below(test, 2) ? 0 : (u64)prandom_u32_state(&test->random) << 24;
 	if (layout->kind == REG_LIST)
 		draw_list(test, side, layout);
 	else if (layout->kind == REG_INTERLEAVED)
@@ -105,11 +106,21 @@ void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *l
 /* Stages a layout, in a context that must not sleep. */
 int reg_map(struct ib_mr *key, const struct reg_layout *layout)
 {
+	struct ib_mkey_bind bind = {
+		.mkey = key,
+		.num_sge = layout->num_sge,
+		.base_addr = layout->base,
+		.interleaved = layout->kind == REG_INTERLEAVED ? &layout->interleaved : NULL,
+		.indexed = layout->kind == REG_INDEXED ? &layout->indexed : NULL,
+		.sg_list = layout->sge,
+	};
 	unsigned long flags;
 	int ret;
 
 	local_irq_save(flags);
-	if (layout->kind == REG_LIST)
+	if (layout->base)
+		ret = ib_map_mkey(&bind);
+	else if (layout->kind == REG_LIST)
 		ret = ib_map_mkey_list(key, layout->sge, layout->num_sge);
 	else if (layout->kind == REG_INTERLEAVED)
 		ret = ib_map_mkey_interleaved(key, &layout->interleaved);

@@ -26,8 +26,8 @@ static noinline_for_stack int one_chain(struct reg_test *test, struct reg_layout
 		read[i] = prandom_u32_state(&test->random) & 1;
 		reg_bind(&chain, here->key, rkey, REG_ACCESS);
 		/* For kernel users lkey and rkey of a key are the same. */
-		reg_rdma(&chain, read[i] ? IB_WR_RDMA_READ : IB_WR_RDMA_WRITE, 0, rkey, length[i],
-			 i * REG_LAYOUT / 2, far->rkey);
+		reg_rdma(&chain, read[i] ? IB_WR_RDMA_READ : IB_WR_RDMA_WRITE, layout[i].base,
+			 rkey, length[i], i * REG_LAYOUT / 2, far->rkey);
 	}
 	reg_inv(&chain, here->key->rkey);
 	expect_is(reg_run(here->side, &chain), 0);
@@ -46,6 +46,43 @@ static noinline_for_stack int one_chain(struct reg_test *test, struct reg_layout
 	}
 
 	return reg_same(here) ?: reg_same(there);
+}
+
+/* The same for a key over a key. The requests of one chain bind, use and unbind both. */
+static noinline_for_stack int over_key(struct reg_test *test, struct reg_layout *layout,
+				       struct ib_mr *inner, struct ib_mr *far)
+{
+	struct reg_side *here = &test->here, *there = &test->there;
+	u32 below = reg_next_key(inner), rkey = reg_next_key(here->key), i;
+	struct ib_mkey_block block = { .bytes_count = 7, .lkey = below, .stride = { 11 } };
+	u64 rows;
+	struct ib_mkey_interleaved outer = {
+		.num_dims = 1,
+		.num_blocks = 1,
+		.repeat_count = &rows,
+		.blocks = &block,
+	};
+	struct reg_chain chain = {};
+
+	do {
+		reg_draw(test, here, layout);
+	} while (layout->length < 7);
+	expect_is(reg_map(inner, layout), 0);
+	block.addr = layout->base;
+	rows = (layout->length + 4) / 11;
+	expect_is(ib_map_mkey_interleaved(here->key, &outer), 0);
+	reg_bind(&chain, inner, below, REG_ACCESS);
+	reg_bind(&chain, here->key, rkey, REG_ACCESS);
+	reg_rdma(&chain, IB_WR_RDMA_WRITE, 0, rkey, 7 * rows, 0, far->rkey);
+	reg_inv(&chain, rkey);
+	reg_inv(&chain, below);
+	expect_is(reg_run(here->side, &chain), 0);
+	for (i = 0; i < chain.length; i++)
+		expect_is(chain.status[i], IB_WC_SUCCESS);
+	for (i = 0; i < 7 * rows; i++)
+		there->expected[i] = here->expected[layout->place[i / 7 * 11 + i % 7]];
+
+	return reg_same(there);
 }
 
 /* A WRITE by an rkey that is not valid any more. */
@@ -79,7 +116,8 @@ static noinline_for_stack int from_afar(struct reg_test *test, struct reg_layout
 	expect_is(bind.status[0], IB_WC_SUCCESS);
 
 	expect(!ib_post_recv(there->side->qp, &recv, NULL));
-	reg_rdma(&use, IB_WR_RDMA_WRITE, here->addr, lkey, layout->length, 0, rkey);
+	reg_rdma(&use, IB_WR_RDMA_WRITE, here->addr, lkey, layout->length,
+		 layout->base, rkey);
 	reg_rdma(&use, IB_WR_SEND_WITH_INV, here->addr, lkey, 0, 0, rkey);
 	expect_is(reg_run(here->side, &use), 0);
 	expect_is(use.status[0], IB_WC_SUCCESS);
@@ -107,7 +145,7 @@ int reg_order(struct reg_test *test, unsigned int rounds)
 		.lkey = test->there.side->pd->local_dma_lkey,
 	};
 	struct reg_layout *layout = kvcalloc(2, sizeof(*layout), GFP_KERNEL);
-	struct ib_mr *far;
+	struct ib_mr *far, *inner;
 	unsigned int i;
 	int ret = 0;
 
@@ -118,13 +156,22 @@ int reg_order(struct reg_test *test, unsigned int rounds)
 		kvfree(layout);
 		return PTR_ERR(far);
 	}
+	inner = ib_alloc_mkey(test->here.side->pd, REG_ENTRIES);
+	if (IS_ERR(inner)) {
+		ib_dereg_mr(far);
+		kvfree(layout);
+		return PTR_ERR(inner);
+	}
 	ret = ib_bind_mkey_list(far, &all, 1, REG_ACCESS);
 	reg_fill(test, &test->here);
 	reg_fill(test, &test->there);
 	for (i = 0; i < rounds && !ret; i++)
 		ret = one_chain(test, layout, far);
+	for (i = 0; i < rounds / 4 && !ret; i++)
+		ret = over_key(test, layout, inner, far);
 	for (i = 0; i < 6 && !ret; i++)
 		ret = from_afar(test, layout);
+	ret = ib_dereg_mr(inner) ?: ret;
 	ret = ib_dereg_mr(far) ?: ret;
 	kvfree(layout);
 
