@@ -221,6 +221,28 @@ TEST_F(wrights, flags)
 		  mkt_try(&self->s, self->mw->rkey, MKT_FETCH_ADD, AT, 8));
 }
 
+/* a bound window of type 2 cannot be bound again before it is invalidated, and stays as it is */
+TEST_F(wrights, bound_again)
+{
+	struct mkt_qp *owner = &self->s.pair.end[1];
+	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
+
+	wrights_open(_metadata, self, IBV_MW_TYPE_2, IBV_ACCESS_REMOTE_READ);
+	inv.rkey = self->mw->rkey;
+	EXPECT_EQ(EIO, mkt_bind_window(owner, self->mw, self->mr, 0, ZONE, REMOTE));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(inv.rkey, self->mw->rkey);
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, inv.rkey, MKT_READ, AT, LENGTH));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, inv.rkey, MKT_READ, AT - 1, 8));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, inv.rkey, MKT_WRITE, AT, 8));
+	/* nor does the window have the rkey of that request */
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  mkt_try(&self->s, ibv_inc_rkey(inv.rkey), MKT_READ, AT, 8));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &inv));
+	ASSERT_EQ(0, mkt_bind_window(owner, self->mw, self->mr, 0, ZONE, REMOTE));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, self->mw->rkey, MKT_WRITE, 0, ZONE));
+}
+
 /* after another bind, the former rkey of the window fails in every verb */
 TEST_F(wrights, stale_rkey)
 {

@@ -239,6 +239,17 @@ TEST_F(stock, other_addresses)
 	mkt_end_free(&end);
 }
 
+/* the device says that it has windows of type 1 and of type 2B, which the tests above bind */
+TEST_F(stock, windows_announced)
+{
+	struct ibv_device_attr attr;
+
+	ASSERT_EQ(0, ibv_query_device(self->s.dev[1].ctx, &attr));
+	EXPECT_TRUE(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW);
+	EXPECT_TRUE(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	EXPECT_FALSE(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2A);
+}
+
 /* true if a new window of @type cannot be bound to @length bytes of @mr from @addr on */
 static bool stock_refuses(FIXTURE_DATA(stock) *self, enum ibv_mw_type type, struct ibv_mr *mr,
 			  uint64_t addr, uint64_t length, unsigned int access)
