@@ -132,6 +132,68 @@ TEST_F(mlx5dv, one_property_alone)
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, peer_reads(self));
 }
 
+#define ROWS 6
+#define INNER 3
+
+/*
+ * UCC makes mkeys of interleaved vectors, and a list over them for one message. The requests of all
+ * mkeys and of their use are posted at once.
+ */
+TEST_F(mlx5dv, list_of_interleaved)
+{
+	struct mlx5dv_mkey *inner[INNER];
+	struct mlx5dv_mr_interleaved data;
+	struct ibv_sge sge[INNER];
+	unsigned int round, i, row;
+	size_t at;
+
+	for (i = 0; i < INNER; i++) {
+		inner[i] = create_mkey(&self->dev[0], MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT, 1);
+		ASSERT_NE(NULL, inner[i]);
+	}
+	for (round = 0; round < 50; round++) {
+		ibv_wr_start(self->qpx);
+		for (i = 0; i < INNER && !round; i++) {
+			data = (struct mlx5dv_mr_interleaved) {
+				(uintptr_t)self->src + 2000 * i, 16 + i, 48, self->src_mr->lkey,
+			};
+			next(self, i);
+			mlx5dv_wr_mr_interleaved(self->mqp, inner[i], IBV_ACCESS_LOCAL_WRITE, ROWS,
+						 1, &data);
+		}
+		/* some rows of each, in another order in each round */
+		for (i = 0; i < INNER; i++) {
+			unsigned int which = (i + round) % INNER;
+
+			sge[i] = (struct ibv_sge) { 16 + which, 2 * (16 + which),
+						    inner[which]->lkey };
+		}
+		next(self, 10);
+		mlx5dv_wr_mr_list(self->mqp, self->mkey, IBV_ACCESS_LOCAL_WRITE, INNER, sge);
+		add_write(self, 11, 2 * (16 + 17 + 18), 200 * round);
+		ASSERT_EQ(0, ibv_wr_complete(self->qpx));
+		for (i = 0; i < INNER && !round; i++)
+			EXPECT_EQ(MLX5DV_WC_UMR, completed(self, i));
+		ASSERT_EQ(MLX5DV_WC_UMR, completed(self, 10));
+		ASSERT_EQ(IBV_WC_RDMA_WRITE, completed(self, 11));
+		i = (INNER - 1 + round) % INNER;
+		ASSERT_TRUE(arrived(self, 200 * round + 101,
+				    self->src[2000 * i + 2 * (64 + i) + 15 + i]));
+		for (i = 0, at = 200 * round; i < INNER; i++) {
+			unsigned int which = (i + round) % INNER, bytes = 16 + which;
+
+			for (row = 1; row <= 2; row++, at += bytes)
+				EXPECT_EQ(0, memcmp(self->dst + at, self->src + 2000 * which +
+						    row * (bytes + 48), bytes));
+		}
+		EXPECT_EQ(0xee, self->dst[at]);
+	}
+	EXPECT_EQ(0, mlx5dv_destroy_mkey(self->mkey));
+	self->mkey = NULL;
+	for (i = 0; i < INNER; i++)
+		EXPECT_EQ(0, mlx5dv_destroy_mkey(inner[i]));
+}
+
 #define LONG 100	/* ranges of 4 bytes */
 #define BATCH 4		/* layouts that are bound and used at once */
 #define BATCHES 8	/* batches whose results are at different places */

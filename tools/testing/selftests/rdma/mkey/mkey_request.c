@@ -151,6 +151,47 @@ TEST_F(request, binds_from_inline_data)
 	}
 }
 
+/* one call posts a bind, a WRITE from the key and its unbind, until key portions repeat */
+TEST_F(request, unbinds_in_a_chain)
+{
+	struct mkt_qp *qp = &self->s.pair.end[0];
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp->qp);
+	struct mkt_end *from = &self->s.plain[0], *to = &self->s.plain[1];
+	struct ibv_mr *key = self->s.key[0];
+	struct ibmkey_range range = { .length = 64, .lkey = from->mr->lkey };
+	struct ibmkey_bind bind = { .kind = IBMKEY_LIST, .num_entries = 1, .ranges = &range };
+	const uint8_t *there = (uint8_t *)(uintptr_t)to->addr;
+	struct ibmkey_wr wr;
+	struct ibv_wc wc;
+	unsigned int i, w;
+
+	if (!ex || !ex->wr_local_inv)
+		SKIP(return, "no LOCAL_INV");
+	EXPECT_EQ(EINVAL, ibmkey_wr_unbind(ex, NULL));
+	for (i = 0; i < 300; i++) {
+		range.addr = from->addr + i;
+		self->text.length = ibmkey_describe(&bind, self->text.text, self->text.room);
+		wr = mkt_request_wr(&self->text, key);
+		ibv_wr_start(ex);
+		ex->wr_flags = IBV_SEND_SIGNALED;
+		ex->wr_id = 0;
+		ASSERT_EQ(0, ibmkey_wr_bind(ex, &wr));
+		ex->wr_id = 1;
+		ibv_wr_rdma_write(ex, to->mr->rkey, to->addr);
+		ibv_wr_set_sge(ex, key->lkey, 0, range.length);
+		ex->wr_id = 2;
+		ASSERT_EQ(0, ibmkey_wr_unbind(ex, key));
+		ASSERT_EQ(0, ibv_wr_complete(ex));
+		for (w = 0; w < 3; w++) {
+			ASSERT_EQ(0, mkt_poll(qp, &wc));
+			ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+			EXPECT_EQ(w, wc.wr_id);
+		}
+		ASSERT_EQ(IBMKEY_UNBOUND, mkt_kind_of(key));
+		ASSERT_EQ(0, memcmp(there, (void *)(uintptr_t)range.addr, range.length));
+	}
+}
+
 /* what the library refuses, and a description of more bytes than the queue pair takes */
 TEST_F(request, refused_before_it_is_posted)
 {
@@ -164,6 +205,7 @@ TEST_F(request, refused_before_it_is_posted)
 
 	if (!ex || !ex->wr_bind_mw)
 		SKIP(return, "no extended queue pair");
+	EXPECT_EQ(EINVAL, ibmkey_wr_unbind(NULL, bind.mkey));
 	EXPECT_EQ(EINVAL, ibmkey_post_layout(ex, &bind, 0, 0));
 	EXPECT_STREQ("ranges[0].length is 0", ibmkey_last_error());
 	for (i = 0; i < ARRAY_SIZE(range); i++)

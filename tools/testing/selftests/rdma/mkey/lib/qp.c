@@ -12,7 +12,7 @@
 		    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
 		    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | \
 		    IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH | \
-		    IBV_QP_EX_WITH_BIND_MW)
+		    IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV)
 
 int mkt_qp_create(struct mkt_qp *qp, struct mkt_dev *dev, unsigned int flags)
 {
