@@ -44,13 +44,24 @@ struct ib_dm *ib_alloc_dm(struct ib_device *device,
  * @device: an extended device
  * @attr: as for ib_alloc_dm()
  * @dm_class: IB_MKEY_DM_HOST, IB_MKEY_DM_NODE(n), IB_MKEY_DM_P2P(domain, bus,
- *	devfn), IB_MKEY_DM_PMEM(n), or 0 for the device's default
+ *	devfn), IB_MKEY_DM_PMEM(n), or 0 for the device's default. With
+ *	IB_MKEY_DM_COHERENT, only memory that the caches of the processor are coherent with
  *
  * Return: as for ib_alloc_dm(); -EINVAL also for an invalid class, -EOPNOTSUPP
  * for a class that the device does not offer.
  */
 struct ib_dm *ib_alloc_dm_class(struct ib_device *device,
 				const struct ib_dm_alloc_attr *attr, u64 dm_class);
+
+/**
+ * ib_query_dm_class() - query the class of device memory
+ * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
+ * @dm_class: set to the class, as for ib_alloc_dm_class(), with its number if it has one, and
+ *	with IB_MKEY_DM_COHERENT if the caches of the processor are coherent with the memory
+ *
+ * Return: 0, or -EOPNOTSUPP for memory that ib_mkey does not provide.
+ */
+int ib_query_dm_class(struct ib_dm *dm, u64 *dm_class);
 
 /**
  * ib_free_dm() - free device memory

@@ -271,6 +271,7 @@ static int refusals(struct ulp *ulp)
 	struct ib_sge nothing = { .addr = 0, .length = 1, .lkey = 0xfffffe00 };
 	struct ib_sge outside = { .addr = DM_LEN, .length = 1, .lkey = ulp->dm_mr->lkey };
 	struct ib_mkey_caps caps;
+	u64 dm_class;
 	u8 byte = 0;
 
 	expect(!ib_query_mkey_caps(ulp->there->device, &caps));
@@ -283,6 +284,12 @@ static int refusals(struct ulp *ulp)
 					 IB_MKEY_DM_HOST | 1 << 8)) == -EINVAL);
 	expect(PTR_ERR(ib_alloc_dm_class(ulp->there->device, &byte_of_class,
 					 IB_MKEY_DM_P2P(0x10000, 0, 1))) == -EOPNOTSUPP);
+	expect(PTR_ERR(ib_alloc_dm_class(ulp->there->device, &byte_of_class,
+					 IB_MKEY_DM_P2P(0, 0, 1) | IB_MKEY_DM_COHERENT)) ==
+	       -EOPNOTSUPP);
+	/* RAM is coherent. */
+	expect(!ib_query_dm_class(ulp->dm, &dm_class));
+	expect(dm_class & IB_MKEY_DM_COHERENT);
 	expect(PTR_ERR(ib_reg_dm_mr(ulp->there->pd, ulp->dm, 1, DM_LEN, ALL_ACCESS)) == -EINVAL);
 	expect(PTR_ERR(ib_reg_dm_mr(ulp->there->pd, ulp->dm, U64_MAX, 2, ALL_ACCESS)) == -EINVAL);
 	/* RAM is not persistent. The memory can be freed later, so no MR is counted. */

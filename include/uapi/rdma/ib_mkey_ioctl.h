@@ -43,7 +43,7 @@
  * Providers number their own methods on the same standard objects from 0. An
  * object can have 8 methods of drivers, fewer if later kernels add standard ones.
  * Of each object, ib_mkey leaves the first one to the provider and at least two more
- * free. These are the last two of UVERBS_OBJECT_MR and of UVERBS_OBJECT_DM.
+ * free: the last two of UVERBS_OBJECT_MR, and the last one and two others of UVERBS_OBJECT_DM.
  */
 
 /**
@@ -78,15 +78,29 @@ enum ib_mkey_dm_methods {
 	IB_MKEY_METHOD_DM_EXPORT,
 	/** @IB_MKEY_METHOD_DM_VIEW: make a file to map, for copies without system calls */
 	IB_MKEY_METHOD_DM_VIEW,
+	/** @IB_MKEY_METHOD_DM_QUERY: query the class of device memory */
+	IB_MKEY_METHOD_DM_QUERY,
 };
 
 /**
  * enum ib_mkey_dm_alloc_attrs - further attributes of UVERBS_METHOD_DM_ALLOC
  * @IB_MKEY_ATTR_DM_ALLOC_CLASS: in, u64, optional: the class of memory,
- *	IB_MKEY_DM_HOST and so on; 0 or absent: the device's default
+ *	IB_MKEY_DM_HOST and so on; 0 or absent: the device's default. With
+ *	IB_MKEY_DM_COHERENT, only memory that the caches of the processor are coherent with
  */
 enum ib_mkey_dm_alloc_attrs {
 	IB_MKEY_ATTR_DM_ALLOC_CLASS = (1U << UVERBS_ID_NS_SHIFT) + 8,
+};
+
+/**
+ * enum ib_mkey_dm_query_attrs - attributes of IB_MKEY_METHOD_DM_QUERY
+ * @IB_MKEY_ATTR_DM_QUERY_HANDLE: idr, the UVERBS_OBJECT_DM
+ * @IB_MKEY_ATTR_DM_QUERY_RESP_CLASS: out, u64: the class, IB_MKEY_DM_NODE() and so on, with
+ *	IB_MKEY_DM_COHERENT if the caches of the processor are coherent with the memory
+ */
+enum ib_mkey_dm_query_attrs {
+	IB_MKEY_ATTR_DM_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	IB_MKEY_ATTR_DM_QUERY_RESP_CLASS,
 };
 
 /**
@@ -449,7 +463,8 @@ enum ib_uverbs_mkey_layout_mask {
  * @comp_mask: bits of enum ib_uverbs_mkey_layout_mask
  *
  * A description begins with this structure. The rest follows without a gap: with
- * IB_UVERBS_MKEY_LAYOUT_BASE, the base address, which is 0 without that bit; for a list, @num_entries struct ib_uverbs_mkey_sge; for an interleaved layout,
+ * IB_UVERBS_MKEY_LAYOUT_BASE, the base address, which is 0 without that bit; for a
+ * list, @num_entries struct ib_uverbs_mkey_sge; for an interleaved layout,
  * @num_dims repeat counts (u64, outermost first) and @num_entries struct
  * ib_uverbs_mkey_block; for an indexed layout, one struct ib_uverbs_mkey_indexed
  * whose @indices is zero, and the indices, at most IB_MKEY_MAX_ENTRIES.
@@ -752,12 +767,19 @@ enum ib_uverbs_mkey_dm_class {
 	 (((__u64)(__u32)(domain) << 16 | (__u64)(__u8)(bus) << 8 | (__u8)(devfn)) + 1) << 8)
 /* The DAX device /dev/pmemN. */
 #define IB_MKEY_DM_PMEM(n) (IB_UVERBS_MKEY_DM_PMEM | ((__u64)(__u32)(n) + 1) << 8)
+/* Beside a class, or alone: memory that the caches of the processor are coherent with. */
+#define IB_MKEY_DM_COHERENT (1ULL << 63)
+
+/* The bits of ib_uverbs_mkey_caps.flags for the classes that are coherent. */
+#define IB_MKEY_CAP_COHERENT_SHIFT 32
+#define IB_MKEY_CAP_COHERENT(dm_class) ((__u64)(dm_class) << IB_MKEY_CAP_COHERENT_SHIFT)
 
 /**
  * struct ib_uverbs_mkey_caps - what a device can do
  * @max_dm_size: bytes of the default class of device memory, for all users in total;
  *	0 while the machine lacks this memory
- * @flags: bits of enum ib_uverbs_mkey_cap_flags
+ * @flags: bits of enum ib_uverbs_mkey_cap_flags, and IB_MKEY_CAP_COHERENT() of the classes
+ *	whose memory the caches of the processor are coherent with
  * @max_entries: entries or blocks of one key
  * @max_dims: dimensions of an interleaved layout
  * @max_depth: levels of keys over keys, including the outermost

@@ -23,7 +23,8 @@ use ibmkey::{
         IBMKEY_DM_HOST,
         IBMKEY_DM_NODE,
         IBMKEY_DM_P2P,
-        IBMKEY_DM_PMEM, //
+        IBMKEY_DM_PMEM,
+        IB_MKEY_CAP_COHERENT_SHIFT, //
     },
     verbs::Device,
     Errno, //
@@ -113,6 +114,26 @@ fn look(device: &Device<'_>) -> Result<Line, String> {
     Ok(Line { name, caps })
 }
 
+/// Returns the flags without those of coherent classes, and these classes.
+fn coherent(caps: &ib_uverbs_mkey_caps) -> (u64, u64) {
+    let classes = caps.flags >> IB_MKEY_CAP_COHERENT_SHIFT;
+
+    (
+        caps.flags & !(classes << IB_MKEY_CAP_COHERENT_SHIFT),
+        classes,
+    )
+}
+
+/// Returns the names of the classes, with a remark at those that are not coherent.
+fn classes(caps: &ib_uverbs_mkey_caps) -> Vec<String> {
+    let (_, coherent) = coherent(caps);
+    let mut all = names(u64::from(caps.dm_classes) & coherent, &CLASSES);
+    let others = names(u64::from(caps.dm_classes) & !coherent, &CLASSES);
+
+    all.extend(others.iter().map(|name| format!("{name} (not coherent)")));
+    all
+}
+
 /// Returns the names of the set bits, and the unknown bits as one number.
 fn names(bits: u64, known: &[(u32, &'static str)]) -> Vec<String> {
     let mut rest = bits;
@@ -136,9 +157,10 @@ fn to_json(line: &Line) -> Value {
         Some(caps) => json!({
             "device": line.name,
             "supported": true,
-            "flags": names(caps.flags, &FLAGS),
+            "flags": names(coherent(caps).0, &FLAGS),
             "max_dm_size": caps.max_dm_size,
             "dm_classes": names(caps.dm_classes.into(), &CLASSES),
+            "coherent_dm_classes": names(coherent(caps).1, &CLASSES),
             "max_entries": caps.max_entries,
             "max_indices": caps.max_indices,
             "max_dims": caps.max_dims,
@@ -181,9 +203,9 @@ fn table(lines: &[Line]) -> String {
             ],
             Some(caps) => [
                 line.name.clone(),
-                list(names(caps.flags, &FLAGS)),
+                list(names(coherent(caps).0, &FLAGS)),
                 size(caps.max_dm_size),
-                list(names(caps.dm_classes.into(), &CLASSES)),
+                list(classes(caps)),
                 caps.max_entries.to_string(),
                 caps.max_dims.to_string(),
                 caps.max_depth.to_string(),
@@ -213,8 +235,8 @@ mod tests {
             max_entries: 65536,
             max_dims: 8,
             max_depth: 8,
-            dm_classes: 1,
-            flags: 0x1007,
+            dm_classes: 5,
+            flags: 0x1_0000_1007,
             max_indices: 1 << 20,
         }
     }
@@ -231,9 +253,9 @@ mod tests {
 
         assert_eq!(
             text,
-            "DEVICE       CAN                         DEVICE MEMORY  CLASSES  ENTRIES  DIMS  DEPTH\n\
-             rxe0         dm,list,interleaved,0x1000  64 MiB         host     65536    8     8\n\
-             a_long_name  -                           -              -        -        -     -\n"
+            "DEVICE       CAN                         DEVICE MEMORY  CLASSES                  ENTRIES  DIMS  DEPTH\n\
+             rxe0         dm,list,interleaved,0x1000  64 MiB         host,p2p (not coherent)  65536    8     8\n\
+             a_long_name  -                           -              -                        -        -     -\n"
         );
     }
 

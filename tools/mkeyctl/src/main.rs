@@ -87,8 +87,8 @@ enum Command {
     /// Shows the capabilities of devices: device memory and its classes, and the limits of keys. With a
     /// device, the exit status is 1 if ib_mkey has not extended it.
     ///
-    /// JSON: an array of objects with device, supported, flags, max_dm_size, dm_classes, max_entries,
-    /// max_indices, max_dims, max_depth. Only device and supported are there if ib_mkey has not extended
+    /// JSON: an array of objects with device, supported, flags, max_dm_size, dm_classes, coherent_dm_classes,
+    /// max_entries, max_indices, max_dims, max_depth. Only device and supported are there if ib_mkey has not extended
     /// the device.
     Caps(caps::Args),
     /// Print the script with which a shell completes command lines

@@ -66,7 +66,8 @@ impl MkeyDevice {
                     | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_ATOMIC
                     | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_INDEXED
                     | bindings::ib_uverbs_mkey_cap_flags_IB_UVERBS_MKEY_CAP_REQUEST,
-            ),
+            ) | u64::from(self.memory.coherent_classes())
+                << bindings::IB_MKEY_CAP_COHERENT_SHIFT,
             max_entries: MAX_ENTRIES,
             max_dims: crate::layout::MAX_DIMS as u32,
             max_depth: MAX_DEPTH as u32,

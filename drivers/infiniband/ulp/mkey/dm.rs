@@ -16,6 +16,7 @@ mod class;
 mod pool;
 pub(crate) mod show;
 
+use class::Class;
 pub(crate) use class::{ClassRequest, Offer};
 pub(crate) use pool::OfferedMemory;
 
@@ -88,6 +89,7 @@ pub(crate) struct Buffer {
     _region: OwnedMr,
     store: Arc<Store>,
     device: Arc<OfferedMemory>,
+    class: Class,
 }
 
 impl Buffer {
@@ -144,7 +146,13 @@ impl Buffer {
             _region: region,
             store,
             device: device.clone(),
+            class: pool.class(),
         })
+    }
+
+    /// Returns the number of its class, which `include/uapi/rdma/ib_mkey_ioctl.h` describes.
+    pub(crate) fn class(&self) -> u64 {
+        self.class.into_raw()
     }
 
     /// Returns the bytes.

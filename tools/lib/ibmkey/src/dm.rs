@@ -394,6 +394,23 @@ unsafe extern "C" fn reg_dm_mr(
     to_ptr(unsafe { object::new_mr(pd, register) })
 }
 
+/// Returns the class of device memory; see `ibmkey_query_dm()`.
+///
+/// # Safety
+///
+/// `dm` is NULL or was returned by `alloc_dm`.
+pub unsafe fn query(dm: *mut sys::ibv_dm) -> Result<u64> {
+    // SAFETY: By the caller's promise.
+    let (fd, handle) = unsafe { dm_handle(dm) }?;
+    let mut class = 0u64;
+
+    Command::<2>::new(sys::UVERBS_OBJECT_DM, sys::IB_MKEY_METHOD_DM_QUERY)
+        .object(sys::IB_MKEY_ATTR_DM_QUERY_HANDLE, handle)
+        .out(sys::IB_MKEY_ATTR_DM_QUERY_RESP_CLASS, &mut class)
+        .run(fd)?;
+    Ok(class)
+}
+
 /// Exports device memory as a dma-buf; see `ibmkey_export_dm()`.
 ///
 /// # Safety

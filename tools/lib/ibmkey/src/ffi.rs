@@ -98,6 +98,7 @@ declared!(
     ibmkey_query,
     ibmkey_query_base,
     ibmkey_query_caps,
+    ibmkey_query_dm,
     ibmkey_query_indexed,
     ibmkey_query_layout,
     ibmkey_query_refused,

@@ -52,6 +52,16 @@ class DeviceMemory(Test):
                 dm.close()
             del a, view
 
+    def test_coherent_memory(self) -> None:
+        host, p2p = 1, 4
+        with DM(self.loop.context, 4096, dm_class=host, coherent=True) as dm:
+            self.assertTrue(dm.coherent)
+            self.assertEqual(dm.dm_class, host | 1 << 63)
+        refused = self.errno_of(DM, self.loop.context, 4096, dm_class=p2p, coherent=True)
+        self.assertEqual(refused, errno.EOPNOTSUPP)
+        caps = ibmkey.query_caps(self.loop.context)
+        self.assertEqual(caps.flags >> 32, caps.dm_classes & ~p2p)
+
     def test_a_key_keeps_it(self) -> None:
         dm = DM(self.loop.context, 4096)
         key = Key.from_buffer(self.pd, np.frombuffer(dm, "u1")[::2], READ)

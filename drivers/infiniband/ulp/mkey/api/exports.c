@@ -18,6 +18,7 @@ MODULE_PARM_DESC(dm_class,
 
 EXPORT_SYMBOL_NS_GPL(ib_alloc_dm, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_alloc_dm_class, "IB_MKEY");
+EXPORT_SYMBOL_NS_GPL(ib_query_dm_class, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_free_dm, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_reg_dm_mr, "IB_MKEY");
 EXPORT_SYMBOL_NS_GPL(ib_memcpy_to_dm, "IB_MKEY");

@@ -209,6 +209,11 @@ export_c! {
         alloc_dm(device, attr, dm_class)
     }
 
+    fn ib_query_dm_class(dm: &Dm, dm_class: Out<'_, u64>) -> Result {
+        dm_class.set(buffer(dm)?.class());
+        Ok(())
+    }
+
     fn ib_free_dm(dm: GivenUpDm<Buffer>) -> Result {
         dm.free()
     }

@@ -124,6 +124,20 @@ static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_VIEW)(struct uverbs_attr_bundle *att
 	return answer_dmabuf(attrs, IB_MKEY_ATTR_DM_VIEW_RESP_FD, dm, ib_mkey_uapi_dm_view);
 }
 
+static int UVERBS_HANDLER(IB_MKEY_METHOD_DM_QUERY)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *dm = uverbs_attr_get_obj(attrs, IB_MKEY_ATTR_DM_QUERY_HANDLE);
+	u64 dm_class;
+	int ret;
+
+	ret = ib_query_dm_class(dm, &dm_class);
+	if (ret)
+		return ret;
+
+	return uverbs_copy_to(attrs, IB_MKEY_ATTR_DM_QUERY_RESP_CLASS, &dm_class,
+			      sizeof(dm_class));
+}
+
 /* Writes why a call fails with @err, for a caller that wants to know. Returns the error. */
 static int answer_refused(struct uverbs_attr_bundle *attrs, u16 attr,
 			  const struct ib_uverbs_mkey_refused *refused, int err)
@@ -358,6 +372,12 @@ DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_VIEW,
 			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_DM_VIEW_RESP_LENGTH,
 						UVERBS_ATTR_TYPE(u64), UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(IB_MKEY_METHOD_DM_QUERY,
+			    UVERBS_ATTR_IDR(IB_MKEY_ATTR_DM_QUERY_HANDLE, UVERBS_OBJECT_DM,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(IB_MKEY_ATTR_DM_QUERY_RESP_CLASS,
+						UVERBS_ATTR_TYPE(u64), UA_MANDATORY));
+
 ADD_UVERBS_ATTRIBUTES_SIMPLE(ib_mkey_dm_alloc, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
 			     UVERBS_ATTR_PTR_IN(IB_MKEY_ATTR_DM_ALLOC_CLASS,
 						UVERBS_ATTR_TYPE(u64), UA_OPTIONAL));
@@ -461,7 +481,8 @@ ADD_METHODS(ib_mkey_device, UVERBS_OBJECT_DEVICE,
 ADD_METHODS(ib_mkey_dm, UVERBS_OBJECT_DM,
 	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_COPY),
 	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_EXPORT),
-	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_VIEW));
+	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_VIEW),
+	    &UVERBS_METHOD(IB_MKEY_METHOD_DM_QUERY));
 
 ADD_METHODS(ib_mkey_mr, UVERBS_OBJECT_MR,
 	    &UVERBS_METHOD(IB_MKEY_METHOD_CREATE),

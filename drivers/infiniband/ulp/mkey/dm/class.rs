@@ -15,6 +15,10 @@ const NODE: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE;
 const P2P: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_P2P;
 const PMEM: u32 = bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_PMEM;
 
+/// In the number of a class: the caches of the processor are coherent with the memory.
+// CAST: bindgen takes the highest bit for a sign.
+const COHERENT: u64 = bindings::IB_MKEY_DM_COHERENT as u64;
+
 /// A class of memory: the place where the memory is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -76,6 +80,18 @@ impl Class {
         }
     }
 
+    /// Returns `true` if the caches of the processor are coherent with the memory. The processor does
+    /// not cache memory of a PCI function at all.
+    pub(crate) fn is_coherent(self) -> bool {
+        !matches!(self, Self::P2p { .. })
+    }
+
+    /// Returns the number of the class, which `include/uapi/rdma/ib_mkey_ioctl.h` describes.
+    pub(crate) fn into_raw(self) -> u64 {
+        let coherent = if self.is_coherent() { COHERENT } else { 0 };
+        u64::from(self.bit()) | self.which() << 8 | coherent
+    }
+
     /// Returns the number by which an allocation names this class among those of its kind: at least
     /// 1, or 0 for `host`.
     fn which(self) -> u64 {
@@ -107,9 +123,17 @@ impl fmt::Display for Class {
 
 /// The class that an allocation asks for.
 #[derive(Clone, Copy)]
-pub(crate) enum ClassRequest {
-    /// The device's default.
-    Default,
+pub(crate) struct ClassRequest {
+    wanted: Wanted,
+    /// `true` for coherent memory only.
+    coherent: bool,
+}
+
+/// The class that an allocation names.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// None: the first one that the device offers.
+    Any,
     /// The first class of a kind that the device offers.
     First(u32),
     /// The class of a kind that has this number.
@@ -117,29 +141,39 @@ pub(crate) enum ClassRequest {
 }
 
 impl ClassRequest {
+    /// The device's default.
+    pub(crate) const DEFAULT: Self = Self {
+        wanted: Wanted::Any,
+        coherent: false,
+    };
+
     /// Decodes the number of a class, which `include/uapi/rdma/ib_mkey_ioctl.h` describes.
     ///
     /// # Errors
     ///
     /// `EINVAL` for an unknown class.
     pub(crate) fn from_raw(raw: u64) -> Result<Self> {
+        let coherent = raw & COHERENT != 0;
+        let raw = raw & !COHERENT;
         // CAST: The lowest 8 bits fit.
         let (kind, which) = ((raw & 0xff) as u32, raw >> 8);
-        match (kind, which) {
-            (0, 0) => Ok(Self::Default),
-            (HOST | NODE | P2P | PMEM, 0) => Ok(Self::First(kind)),
-            (NODE | P2P | PMEM, which) => Ok(Self::This(kind, which)),
-            _ => Err(EINVAL),
-        }
+        let wanted = match (kind, which) {
+            (0, 0) => Wanted::Any,
+            (HOST | NODE | P2P | PMEM, 0) => Wanted::First(kind),
+            (NODE | P2P | PMEM, which) => Wanted::This(kind, which),
+            _ => return Err(EINVAL),
+        };
+        Ok(Self { wanted, coherent })
     }
 
     /// Returns `true` if `class` satisfies the request.
     pub(crate) fn is(self, class: Class) -> bool {
-        match self {
-            Self::Default => true,
-            Self::First(kind) => class.bit() == kind,
-            Self::This(kind, which) => class.bit() == kind && class.which() == which,
-        }
+        let named = match self.wanted {
+            Wanted::Any => true,
+            Wanted::First(kind) => class.bit() == kind,
+            Wanted::This(kind, which) => class.bit() == kind && class.which() == which,
+        };
+        named && (class.is_coherent() || !self.coherent)
     }
 }
 

@@ -127,10 +127,33 @@ mod tests {
     }
 
     #[test]
+    fn coherent_memory_is_that_of_no_pci_function() -> Result {
+        let any = ClassRequest::from_raw(COHERENT)?;
+        assert!(any.is(Class::Host) && any.is(Class::Pmem(1)) && !any.is(GPU));
+        assert!(!ClassRequest::from_raw(COHERENT | u64::from(P2P))?.is(GPU));
+        let node = ClassRequest::from_raw(COHERENT | u64::from(NODE) | 3 << 8)?;
+        assert!(node.is(Class::Node(2)) && !node.is(Class::Node(3)));
+        for class in [Class::Host, Class::Node(2), GPU, Class::Pmem(7)] {
+            let raw = class.into_raw();
+            assert!(ClassRequest::from_raw(raw)?.is(class));
+            assert!((raw & COHERENT != 0) == class.is_coherent());
+        }
+        Ok(())
+    }
+
+    #[test]
     fn other_numbers_are_refused() {
         let (host, node, p2p) = (u64::from(HOST), u64::from(NODE), u64::from(P2P));
         let unknown = host | node | p2p | u64::from(PMEM);
-        for raw in [unknown, 0xff, 1 << 8, host | 1 << 8, node | p2p, u64::MAX] {
+        for raw in [
+            unknown,
+            0xff,
+            1 << 8,
+            host | 1 << 8,
+            node | p2p,
+            COHERENT | 1 << 8,
+            u64::MAX,
+        ] {
             assert!(ClassRequest::from_raw(raw).err() == Some(EINVAL));
         }
     }

@@ -227,9 +227,15 @@ impl OfferedMemory {
             .fold(0, |bits, pool| bits | pool.class.bit())
     }
 
+    /// Returns the coherent ones of the classes.
+    pub(crate) fn coherent_classes(&self) -> u32 {
+        let coherent = self.pools.iter().filter(|pool| pool.class.is_coherent());
+        coherent.fold(0, |bits, pool| bits | pool.class.bit())
+    }
+
     /// Returns the bytes of the default class; 0 while its source is absent.
     pub(crate) fn size(&self) -> u64 {
-        self.pool(ClassRequest::Default)
+        self.pool(ClassRequest::DEFAULT)
             .and_then(ClassPool::find)
             .map_or(0, |found| found.account.limit())
     }

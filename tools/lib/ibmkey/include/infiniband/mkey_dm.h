@@ -37,6 +37,13 @@ enum ibmkey_dm_class {
 	 (((uint64_t)(uint32_t)(domain) << 16 | (uint64_t)(uint8_t)(bus) << 8 | \
 	   (uint8_t)(devfn)) + 1) << 8)
 
+/*
+ * Beside a class, or alone: memory that the caches of the processor are coherent with. The other
+ * macro is the bit of ibmkey_caps.flags for a bit of ibmkey_caps.dm_classes whose memory is that.
+ */
+#define IBMKEY_DM_COHERENT IB_MKEY_DM_COHERENT
+#define IBMKEY_CAP_COHERENT(dm_class) IB_MKEY_CAP_COHERENT(dm_class)
+
 /**
  * ibmkey_enable - make the device-memory verbs work on a context
  * @ctx: an open device
@@ -63,7 +70,8 @@ int ibmkey_enable(struct ibv_context *ctx);
  * @attr: as for ibv_alloc_dm(); the alignment is that of the physical address
  * @dm_class: a bit of enum ibmkey_dm_class, or the value of IBMKEY_DM_THE_NODE(),
  *	IBMKEY_DM_THE_PMEM() or IBMKEY_DM_THE_P2P(); 0 is the device's default, as
- *	with ibv_alloc_dm()
+ *	with ibv_alloc_dm(). With IBMKEY_DM_COHERENT, the first such class whose memory the
+ *	caches of the processor are coherent with
  *
  * Enables @ctx as ibmkey_enable() does. A device offers host memory and the classes that
  * the module parameter dm_class gives it. The bytes of new memory are zero. The largest
@@ -76,6 +84,20 @@ int ibmkey_enable(struct ibv_context *ctx);
 struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
 			       const struct ibv_alloc_dm_attr *attr,
 			       uint64_t dm_class);
+
+/**
+ * ibmkey_query_dm - query the class of device memory
+ * @dm: device memory of ibv_alloc_dm() or ibmkey_alloc_dm()
+ * @dm_class: set to the class, as for ibmkey_alloc_dm(), with its number if it has one, and with
+ *	IBMKEY_DM_COHERENT if the caches of the processor are coherent with the memory
+ *
+ * With coherent memory, the processor and RDMA see each other's bytes at once, also through a
+ * mapping of ibmkey_export_dm(), and the processor's atomic operations work. Atomic operations of
+ * RDMA are atomic to each other, but not to those of the processor at the same time.
+ *
+ * Return: 0 or an errno value.
+ */
+int ibmkey_query_dm(struct ibv_dm *dm, uint64_t *dm_class);
 
 /**
  * ibmkey_export_dm - export device memory as a dma-buf

@@ -58,6 +58,18 @@ pub unsafe extern "C" fn ibmkey_alloc_dm(
     ))
 }
 
+/// Queries the class of device memory.
+#[no_mangle]
+pub unsafe extern "C" fn ibmkey_query_dm(dm: *mut ibv_dm, dm_class: *mut u64) -> c_int {
+    // SAFETY: By the function's contract.
+    let result = unsafe { dm::query(dm).and_then(|class| store(dm_class, class)) };
+
+    to_int(finish(
+        result,
+        &[("dm", dm.is_null()), ("dm_class", dm_class.is_null())],
+    ))
+}
+
 /// Exports device memory as a dma-buf.
 #[no_mangle]
 pub unsafe extern "C" fn ibmkey_export_dm(dm: *mut ibv_dm, fd: *mut c_int) -> c_int {

@@ -31,6 +31,7 @@ cdef extern from "infiniband/verbs.h" nogil:
 
 cdef extern from "infiniband/mkey.h" nogil:
     ibv_dm *ibmkey_alloc_dm(ibv_context *ctx, const ibv_alloc_dm_attr *attr, uint64_t dm_class)
+    int ibmkey_query_dm(ibv_dm *dm, uint64_t *dm_class)
     int ibmkey_export_dm(ibv_dm *dm, int *fd)
 
 
@@ -108,6 +109,13 @@ cdef class DmHandle:
             if self.mapped != NULL:
                 munmap(self.mapped, self.length)
                 self.mapped = NULL
+
+    @property
+    def dm_class(self):
+        """The class of the memory, as ``IB_MKEY_DM_*`` of ``rdma/ib_mkey_ioctl.h``."""
+        cdef uint64_t found = 0
+        check(ibmkey_query_dm(self.live(), &found), "ibmkey_query_dm")
+        return found
 
     def export(self):
         """Returns the file descriptor of a new dma-buf. The caller closes it."""

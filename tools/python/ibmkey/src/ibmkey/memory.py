@@ -208,19 +208,34 @@ def _deregister(regions: dict[tuple[int, int], _dm.DmMr]) -> None:
         del regions[which]
 
 
+# IB_MKEY_DM_COHERENT
+_COHERENT = 1 << 63
+
+
 class DM(_dm.DmHandle):
     """Device memory as a buffer: ``numpy.frombuffer(dm)`` is an array in it, which keeps it.
 
     A key over a part of such an array refers to the device memory.
     """
 
-    def __init__(self, context: Any, length: int, *, log_align: int = 0, dm_class: int = 0) -> None:
-        """Allocates device memory. ``context`` is a ``Context`` of pyverbs."""
+    def __init__(
+        self, context: Any, length: int, *, log_align: int = 0, dm_class: int = 0, coherent: bool = False
+    ) -> None:
+        """Allocates device memory. ``context`` is a ``Context`` of pyverbs.
+
+        With ``coherent``, memory that the caches of the processor are not coherent with is refused.
+        """
         self._regions: dict[tuple[int, int], _dm.DmMr] = {}
         numbers = (layout.integer(length, "length"), layout.integer(log_align, "log_align", layout.U32))
-        super().__init__(imported_context(context), *numbers, layout.integer(dm_class, "dm_class"))
+        wanted = layout.integer(dm_class, "dm_class") | (_COHERENT if coherent else 0)
+        super().__init__(imported_context(context), *numbers, wanted)
         # At exit this runs after keys are destroyed and before pyverbs deallocates the PD.
         self._end = weakref.finalize(self, _deregister, self._regions)
+
+    @property
+    def coherent(self) -> bool:
+        """True if the caches of the processor are coherent with the memory."""
+        return bool(self.dm_class & _COHERENT)
 
     def __len__(self) -> int:
         return self.length

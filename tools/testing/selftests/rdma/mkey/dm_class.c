@@ -198,20 +198,87 @@ TEST_F(class, mapping)
 	free(bytes);
 }
 
+/*
+ * The processor, through a mapping, and RDMA change one word in turn. Each sees what the other one
+ * has just stored. This also holds for memory that is not cached, which a request for coherent
+ * memory refuses.
+ */
+TEST_F(class, coherent)
+{
+	const int access = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED;
+	struct ibv_dm *dm = mkt_dm_alloc(&self->s.dev[0], 100, 0, self->which);
+	const bool coherent = variant->place != P2P;
+	uint64_t dm_class, expected = 0;
+	struct ibv_mr *mr, *key;
+	uint64_t *map, *before;
+	unsigned int i;
+	struct mkt_wr wr = {
+		.op = MKT_FETCH_ADD,
+		.sge[0] = { self->s.plain[1].addr + (-self->s.plain[1].addr & 7), 8,
+			    self->s.plain[1].mr->lkey },
+		.num_sge = 1,
+		.swap_add = 1000,
+		.remote_addr = 8,
+	};
+
+	ASSERT_NE(NULL, dm);
+	EXPECT_EQ(coherent, !!(self->s.dev[0].caps.flags & IBMKEY_CAP_COHERENT(variant->bit)));
+	ASSERT_EQ(0, ibmkey_query_dm(dm, &dm_class));
+	EXPECT_EQ(self->which | (coherent ? IBMKEY_DM_COHERENT : 0), dm_class);
+	EXPECT_EQ(EFAULT, ibmkey_query_dm(dm, NULL));
+	map = mkt_dm_map(dm, 100);
+	ASSERT_NE(NULL, map);
+	mr = ibv_reg_dm_mr(self->s.dev[0].pd, dm, 0, 100, access);
+	ASSERT_NE(NULL, mr);
+	key = ibmkey_alloc(self->s.dev[0].pd, 1);
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, mkt_bind_range(key, MKT_ACCESS_ALL, mr, 0, 100));
+	before = (uint64_t *)(uintptr_t)wr.sge[0].addr;
+	for (i = 0; i < 200; i++) {
+		/* an atomic operation of the processor works only in coherent memory */
+		if (coherent) {
+			EXPECT_EQ(expected, __atomic_fetch_add(&map[1], 1, __ATOMIC_SEQ_CST));
+		} else {
+			__atomic_store_n(&map[1], expected + 1, __ATOMIC_SEQ_CST);
+		}
+		expected++;
+		wr.rkey = i % 2 ? mr->rkey : key->rkey;
+		ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
+		ASSERT_EQ(expected, *before);
+		expected += 1000;
+		ASSERT_EQ(expected, __atomic_load_n(&map[1], __ATOMIC_SEQ_CST));
+	}
+	munmap(map, 100);
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_EQ(0, ibv_free_dm(dm));
+
+	dm = mkt_dm_alloc(&self->s.dev[0], 100, 0, self->which | IBMKEY_DM_COHERENT);
+	EXPECT_EQ(coherent, !!dm);
+	if (dm)
+		EXPECT_EQ(0, ibv_free_dm(dm));
+	/* without a class, another one than the default may be taken */
+	dm = mkt_dm_alloc(&self->s.dev[0], 100, 0, IBMKEY_DM_COHERENT);
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibmkey_query_dm(dm, &dm_class));
+	EXPECT_TRUE(dm_class & IBMKEY_DM_COHERENT);
+	EXPECT_EQ(0, ibv_free_dm(dm));
+}
+
 TEST_F(class, refused)
 {
 	static const uint64_t unknown[] = {
 		3, 0x10, 0x20, 0x100, IBMKEY_DM_HOST | 0x100, 1ull << 32,
-		IBMKEY_DM_HOST | 1ull << 63, IBMKEY_DM_HOST | IBMKEY_DM_NODE,
-		UINT32_MAX, UINT64_MAX,
+		IBMKEY_DM_HOST | 1ull << 62, IBMKEY_DM_HOST | IBMKEY_DM_NODE,
+		IBMKEY_DM_COHERENT | 0x10, UINT32_MAX, UINT64_MAX,
 	};
 	static const uint64_t not_offered[] = {
 		IBMKEY_DM_THE_NODE(0), IBMKEY_DM_THE_NODE(77),
 		IBMKEY_DM_THE_NODE(UINT32_MAX), IBMKEY_DM_THE_P2P(0, 0, 0),
 		IBMKEY_DM_THE_P2P(0, 0, 1), IBMKEY_DM_THE_P2P(255, 255, 255),
 		IBMKEY_DM_THE_P2P(UINT32_MAX, 255, 255), IBMKEY_DM_THE_PMEM(9),
-		IBMKEY_DM_PMEM | 0xffffff00, IBMKEY_DM_NODE | 1ull << 63,
-		IBMKEY_DM_P2P | 1ull << 63,
+		IBMKEY_DM_PMEM | 0xffffff00, IBMKEY_DM_NODE | 1ull << 62,
+		IBMKEY_DM_P2P | 1ull << 62, IBMKEY_DM_P2P | IBMKEY_DM_COHERENT,
 	};
 	unsigned int i;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Keys whose addresses begin at a base address: what reaches them, what a query tells, keys
- * and windows over them. mkey_matrix, mkey_random and mkey_nested draw base addresses, too.
+ * subject: Keys whose addresses begin at a base address: what reaches them, what a query tells,
+ * keys and windows over them. mkey_matrix, mkey_random and mkey_nested draw base addresses, too.
  */
 #include "mkey_harness.h"
 #include "request.h"
@@ -131,8 +131,7 @@ TEST_F(base, stale)
 TEST_F(base, top)
 {
 	EXPECT_EQ(EOVERFLOW, ibmkey_bind_at(&self->bind, -(uint64_t)LENGTH + 1));
-	EXPECT_STREQ("the addresses of the key, from base_addr 0xffffffffffffff01 on, exceed 64 bits",
-		     ibmkey_last_error());
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "from base_addr 0xffffffffffffff01 on, exceed"));
 	EXPECT_EQ(BASE, base_of(self->key));
 	ASSERT_EQ(0, ibmkey_bind_at(&self->bind, -(uint64_t)LENGTH));
 	EXPECT_TRUE(base_reads(self, self->key->rkey, -(uint64_t)LENGTH, 0, LENGTH));

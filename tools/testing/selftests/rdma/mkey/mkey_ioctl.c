@@ -116,7 +116,7 @@ TEST_F(ioctl, methods)
 		uint64_t used;
 	} objects[] = {
 		{ UVERBS_OBJECT_DEVICE, 1 << 6 },
-		{ UVERBS_OBJECT_DM, 1 << 3 | 1 << 4 | 1 << 5 },
+		{ UVERBS_OBJECT_DM, 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 },
 		{ UVERBS_OBJECT_MR, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 },
 	};
 	struct mkt_ioctl cmd;

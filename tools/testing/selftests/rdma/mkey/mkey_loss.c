@@ -203,12 +203,12 @@ TEST_F(loss, receiver_not_ready)
 		struct mkt_end *from = &self->key[0], *to = &self->key[1];
 		struct mkt_wr wr = {
 			.op = ops[o],
-			.sge[0] = { 100, 20000, from->mr->lkey },
+			.sge[0] = { from->addr + 100, 20000, from->mr->lkey },
 			.num_sge = 1,
-			.remote_addr = 7,
+			.remote_addr = to->addr + 7,
 			.rkey = to->mr->rkey,
 		};
-		struct ibv_sge sge = { 7, 20000, to->mr->lkey };
+		struct ibv_sge sge = { to->addr + 7, 20000, to->mr->lkey };
 		unsigned long first;
 		struct ibv_wc wc;
 

@@ -375,7 +375,8 @@ bool mkt_text_bind(const struct mkt_text *t, uint32_t kind, struct ibmkey_bind *
 		.rkey = t->bind.rkey,
 	};
 	return t->bind.kind == kind && t->bind.entry_size == size_of(kind) &&
-	       !t->bind.reserved && !t->bind.rkey && !t->bind.base_addr && t->version == IB_MKEY_LAYOUT_VERSION;
+	       !t->bind.reserved && !t->bind.rkey && !t->bind.base_addr &&
+	       t->version == IB_MKEY_LAYOUT_VERSION;
 }
 
 size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t room)
