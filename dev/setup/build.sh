@@ -96,7 +96,7 @@ user_stamp() { printf '%s/out/.user' "$TOP"; }
 user_sources() { # [USERS]
 	local -a dirs
 	mapfile -t dirs < <(user_dirs "$@")
-	printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${dirs[@]}" tools/Cargo.toml tools/Cargo.lock rust/layout include)"
+	printf '%s-%s-%s' "$(root_key)" "$(rdma_core_key)" "$(tree_key "${dirs[@]}" tools/Cargo.toml tools/Cargo.lock rust/layout include patches/rdma-core)"
 }
 user_is_built() {
 	local set

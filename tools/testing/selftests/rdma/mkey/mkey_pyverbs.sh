@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # subject: rdma-core's own tests, as they are, through pyverbs. The list rdma-core-tests has those that
-# pass, also without ib_mkey, and those that pass with the preload library; no test fails. Those of
-# mkeys run by the mlx5 provider of pyverbs, with the libmlx5.so.1 of this tree in front of
+# pass, also without ib_mkey, and those that pass with the preload library, or with the librxe of
+# patches/rdma-core, which gives device memory to unchanged programs. Those of mkeys run by the mlx5 provider of pyverbs, with the libmlx5.so.1 of this tree in front of
 # rdma-core's.
 
 # shellcheck source=lib/common.sh
@@ -30,11 +30,12 @@ all_skipped() { ! grep "^ok\|^not ok" <<<"$1" | grep -v "(.*not an MLX5 device.*
 
 mlx5=tests.test_mlx5_mkey
 with_preload=(device mr odp)
+with_librxe=(device mr)
 # the others have nothing to do with ib_mkey
 modules=("${rdma_core_modules[@]}")
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || modules=(device mr odp qp)
 
-plan $((${#works[@]} + ${#skips[@]} + 2 + ${#modules[@]} + ${#with_preload[@]}))
+plan $((${#works[@]} + ${#skips[@]} + 2 + ${#modules[@]} + ${#with_preload[@]} + ${#with_librxe[@]}))
 results=$(rdma_core LD_LIBRARY_PATH="$lib" $mlx5)
 for t in "${works[@]}"; do check "test_$t" passed "$t"; done
 for t in "${skips[@]}"; do check "test_$t skips" skipped "$t"; done
@@ -42,6 +43,9 @@ check "there are no other tests" test "$(grep -c '^ok\|^not ok' <<<"$results")" 
 check "with rdma-core's library, all skip" all_skipped "$(rdma_core LD_LIBRARY_PATH= $mlx5)"
 for m in "${modules[@]}"; do check "test_$m" rdma_core_passes any LD_PRELOAD= "$m"; done
 for m in "${with_preload[@]}"; do
-	check "test_$m with the preload library" rdma_core_passes preload LD_PRELOAD="$preload" "$m"
+	check "test_$m with the preload library" rdma_core_passes 'preload\|dm' LD_PRELOAD="$preload" "$m"
+done
+for m in "${with_librxe[@]}"; do
+	check "test_$m with the librxe of patches/rdma-core" rdma_core_passes dm RDMAV_DRIVERS="$rdma_core/librxe" "$m"
 done
 ktap_finished

@@ -42,14 +42,14 @@ rdma_core() {
 rdma_core_modules=(addr atomic cq cq_events cqex device fork mr odp parent_domain pd qp qpex rdmacm
 	relaxed_ordering shared_pd srq)
 
-# rdma_core_passes COLUMN VARIABLE=VALUE MODULE: the tests that pass, and those that fail, are those of
-# the list rdma-core-tests. COLUMN is "any" or "preload".
+# rdma_core_passes WHICH VARIABLE=VALUE MODULE: the tests that pass, and those that fail, are those of
+# the list rdma-core-tests that have the word "any" or a word of WHICH, separated by \|.
 rdma_core_passes() {
 	local out list expected seen
 	list=$here/rdma-core-tests
 	[[ -f $list ]] || list=$here/lib/rdma-core-tests
 	out=$(rdma_core "$2" "tests.test_$3")
-	expected=$(sed -n "s/^\(any\|$1\) \(test_$3\..*\)/ok \2/p; s/^$1-fails \(test_$3\..*\)/not ok \1/p" "$list" | sort)
+	expected=$(sed -n "s/^\(any\|$1\) \(test_$3\..*\)/ok \2/p; s/^\($1\)-fails \(test_$3\..*\)/not ok \2/p" "$list" | sort)
 	seen=$(sed -n '/# SKIP/d; s/ *$//; s/^\(ok\|not ok\) [0-9]* /\1 /p' <<<"$out" | sort)
 	[[ $seen != "$expected" ]] || return 0
 	echo "$out"
