@@ -134,6 +134,20 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     borrowed(&pd, &mut here)?;
 
+    // Memory that the library allocates, of huge pages if there are some.
+    let (large, end) = (pd.allocate(2 << 20, remote)?, (2 << 20) - 24);
+    let numbers = [3u64, 4, 5];
+    large.write(end, &numbers)?;
+    let parts = [large.slice(end as u64..2 << 20)?];
+    let last = Key::of_slices(&pd, &parts, Access::LOCAL_READ)?;
+    here.write(&Span::from(&last), &Span::from(&to), 24)?;
+    let mut first = [0u64; 1];
+    target.read(48, &mut first)?;
+    if first != [3] || pd.allocate(0, remote).err() != Some(Errno::EINVAL) {
+        return Err("memory of the library is wrong".into());
+    }
+    println!("memory of the library: {numbers:?}");
+
     // The memory of a leaked region stays registered and is not freed, so a key over it works.
     let leaked = Box::leak(Box::new(pd.register(vec![5u64; 3], remote)?));
     let key = Key::of_strided(&pd, leaked.slice(0..8)?, &[3], &[8], Access::LOCAL_READ)?;

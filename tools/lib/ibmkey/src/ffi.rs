@@ -9,6 +9,7 @@
 
 #![allow(clippy::missing_safety_doc)]
 
+mod alloc;
 mod dm;
 mod import;
 mod pool;
@@ -23,6 +24,7 @@ use core::ffi::{
 };
 
 pub use self::{
+    alloc::*,
     dm::*,
     import::*,
     pool::*,
@@ -103,6 +105,7 @@ declared!(
     ibmkey_query_layout,
     ibmkey_query_refused,
     ibmkey_query_refused_access,
+    ibmkey_reg_alloc,
     ibmkey_reg_dmabuf_mr,
     ibmkey_reg_iov,
     ibmkey_reg_strided,

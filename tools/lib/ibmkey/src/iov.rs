@@ -3,6 +3,7 @@
 //! One key over the memory of an iovec. The key owns the MRs under it.
 
 use crate::{
+    alloc,
     errno::{
         Errno,
         Result, //
@@ -16,7 +17,7 @@ use crate::{
         self,
         Bound, //
     },
-    object, reason,
+    object, owners, reason,
     sys::{
         self,
         ib_uverbs_mkey_block as Block,
@@ -260,7 +261,7 @@ fn to_register(pieces: &[Range], page_size: u64) -> Result<Vec<Range>> {
     Ok(ranges)
 }
 
-fn page_size() -> u64 {
+pub(crate) fn page_size() -> u64 {
     // SAFETY: No requirements.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
 
@@ -419,7 +420,7 @@ unsafe fn register_ranges(
     Ok(mr)
 }
 
-/// Destroys a key and the MRs that it owns; see `ibmkey_dereg()`.
+/// Destroys a key or an MR, with what it owns; see `ibmkey_dereg()`.
 ///
 /// # Safety
 ///
@@ -428,10 +429,15 @@ unsafe fn register_ranges(
 pub(crate) unsafe fn deregister(mr: *mut sys::ibv_mr) -> Result {
     // SAFETY: By the caller's promise.
     let (fd, handle) = unsafe { object::mr_handle(mr) }?;
-    // SAFETY: `mr` is not NULL, because it has a handle.
-    if unsafe { !(*mr).addr.is_null() } {
-        let words = "mkey is an MR of ibv_reg_mr() and no key: ibv_dereg_mr() deregisters it";
-        return Err(say(Errno::EINVAL, words));
+    // SAFETY: `mr` is not NULL, because it has a handle. So it is an MR, by the caller's promise.
+    unsafe {
+        if let Some(owned) = owners::take(mr) {
+            return alloc::deregister(mr, owned);
+        }
+        if !(*mr).addr.is_null() {
+            let words = "mkey is an MR of ibv_reg_mr() and no key: ibv_dereg_mr() deregisters it";
+            return Err(say(Errno::EINVAL, words));
+        }
     }
     // SAFETY: `mr` is not NULL, because it has a handle. So it came from `new_mr()`, by the
     // caller's promise.

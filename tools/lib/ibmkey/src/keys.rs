@@ -191,6 +191,14 @@ impl<'c> Pd<'c> {
     pub fn register<T: Plain>(&self, contents: Vec<T>, access: Access) -> Result<Region<'c>> {
         Region::new(*self, contents, access)
     }
+
+    /// Allocates zeroed memory, of huge pages if possible, and registers it.
+    ///
+    /// The memory is shared with child processes. Returns `EINVAL` if `length` is 0, and `ENOMEM`
+    /// if a limit is reached.
+    pub fn allocate(&self, length: usize, access: Access) -> Result<Region<'c>> {
+        Region::allocate(*self, length, access)
+    }
 }
 
 #[cfg(feature = "verbs")]

@@ -10,6 +10,7 @@
 //! descriptor of contexts. Only the module `verbs`, a feature for programs in Rust, links to
 //! libibverbs.
 
+mod alloc;
 mod driver;
 pub mod errno;
 pub mod explain;
@@ -18,6 +19,7 @@ mod ioctl;
 mod iov;
 mod many;
 pub mod object;
+mod owners;
 mod pool;
 pub mod reason;
 mod request;

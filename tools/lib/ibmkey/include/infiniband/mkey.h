@@ -344,12 +344,14 @@ struct ibv_mr *ibmkey_reg_strided(struct ibv_pd *pd, void *first, size_t bytes,
 				  const int64_t *stride, int access);
 
 /**
- * ibmkey_dereg - destroy a key and what it owns
- * @mkey: a key that ibmkey_reg_iov(), ibmkey_reg_strided() or ibmkey_alloc() returned, or
- *	an MR over device memory or a dma-buf that this library registered
+ * ibmkey_dereg - destroy a key or an MR, and what it owns
+ * @mkey: a key that ibmkey_reg_iov(), ibmkey_reg_strided() or ibmkey_alloc() returned, an
+ *	MR over device memory or a dma-buf that this library registered, or an MR whose
+ *	memory ibmkey_reg_alloc() or ibmkey_rereg_mr() allocated
  *
  * Unbinds the key, deregisters the MRs that the key owns, and destroys the key. Only keys
- * of ibmkey_reg_iov() and ibmkey_reg_strided() own MRs.
+ * of ibmkey_reg_iov() and ibmkey_reg_strided() own MRs. An MR with memory of the library is
+ * deregistered, and then its memory is freed.
  *
  * Return: 0, or an errno value; then the key still exists. EBUSY while a memory window or
  * another key refers to the key. EBUSY also if another key refers to an MR that this key
@@ -469,6 +471,7 @@ int ibmkey_query_indexed(struct ibv_mr *mkey, struct ibmkey_info *info,
 }
 #endif
 
+#include <infiniband/mkey_alloc.h>
 #include <infiniband/mkey_dm.h>
 #include <infiniband/mkey_import.h>
 #include <infiniband/mkey_pool.h>

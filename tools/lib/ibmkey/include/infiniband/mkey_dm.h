@@ -140,10 +140,19 @@ struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				    size_t length, uint64_t iova, int fd,
 				    int access);
 
+/** enum ibmkey_rereg_flags - further flags of ibmkey_rereg_mr() */
+enum ibmkey_rereg_flags {
+	/**
+	 * @IBMKEY_REREG_ALLOC: with IBV_REREG_MR_CHANGE_TRANSLATION and addr NULL: allocates
+	 * the memory as ibmkey_reg_alloc() does
+	 */
+	IBMKEY_REREG_ALLOC = 1 << 16,
+};
+
 /**
  * ibmkey_rereg_mr - change the memory, PD or access flags of an MR
- * @mr: an MR of ibv_reg_mr()
- * @flags: what changes, of enum ibv_rereg_mr_flags
+ * @mr: an MR of ibv_reg_mr() or ibmkey_reg_alloc()
+ * @flags: what changes, of enum ibv_rereg_mr_flags and enum ibmkey_rereg_flags
  * @pd: the new protection domain, if that changes
  * @addr: the new memory, and the address of its first byte in the MR, if
  *	the translation changes
@@ -153,9 +162,13 @@ struct ibv_mr *ibmkey_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
  * Does what ibv_rereg_mr() does. rxe's provider library lacks that verb. The lkey
  * and rkey stay. While the memory changes, accesses are refused.
  *
+ * When the memory has changed, the call frees the former memory if the library had allocated
+ * it. With IBMKEY_REREG_ALLOC, the field addr is the address of new memory, and
+ * ibmkey_dereg() deregisters the MR from then on.
+ *
  * Return: 0, or an errno value; then nothing has changed: EBUSY if the memory
  * would change and a key or a window refers to the MR, EOPNOTSUPP for a key or
- * an MR over a dma-buf.
+ * an MR over a dma-buf, and the errno values of ibmkey_reg_alloc() for new memory.
  */
 int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		    size_t length, int access);

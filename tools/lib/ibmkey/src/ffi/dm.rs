@@ -10,14 +10,13 @@ use core::ffi::{
 
 use super::store;
 use crate::{
-    dm, dmabuf,
+    alloc, dm, dmabuf,
     errno::{
         to_int,
         to_ptr,
         Errno, //
     },
     explain::finish,
-    rereg,
     sys::{
         self,
         ibv_alloc_dm_attr,
@@ -118,7 +117,7 @@ pub unsafe extern "C" fn ibmkey_rereg_mr(
     let (flags, access) = (flags as c_uint, access as c_uint);
     let needs_pd = flags & sys::IBV_REREG_MR_CHANGE_PD != 0;
     // SAFETY: By the function's contract.
-    let result = unsafe { rereg::rereg(mr, flags, pd, addr, length, access) };
+    let result = unsafe { alloc::rereg(mr, flags, pd, addr, length, access) };
 
     to_int(finish(
         result,

@@ -74,10 +74,6 @@ impl Memory {
         object::destroy(self.fd, self.handle)
     }
 
-    pub(super) fn parts(&self) -> (NonNull<u8>, usize) {
-        (self.start, self.length)
-    }
-
     pub(super) fn all<'r>(&self) -> Slice<'r> {
         Slice {
             lkey: self.lkey,

@@ -4,7 +4,10 @@
 
 use core::{
     marker::PhantomData,
-    mem::size_of_val,
+    mem::{
+        size_of_val,
+        ManuallyDrop, //
+    },
     ops::Range,
     ptr::NonNull, //
 };
@@ -16,6 +19,7 @@ use super::{
     Slice, //
 };
 use crate::{
+    alloc,
     errno::Result,
     ioctl::Plain, //
 };
@@ -26,11 +30,36 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// `memory` is the memory of a leaked box. `free` frees the box, and only this object calls it.
+/// `memory` is the memory of `owner`.
 pub struct Region<'pd> {
     memory: Memory,
-    free: unsafe fn(NonNull<u8>, usize),
+    owner: ManuallyDrop<Owner>,
     pd: PhantomData<&'pd ()>,
+}
+
+/// The owner of a region's memory. Dropping this frees the memory.
+enum Owner {
+    Program { _elements: Elements },
+    Library { _memory: alloc::Memory },
+}
+
+/// A box of elements, whose type is not known any more.
+///
+/// # Invariants
+///
+/// `start` and `bytes` are the address and the size of a leaked box, which `free` frees. Only this
+/// object does.
+struct Elements {
+    start: NonNull<u8>,
+    bytes: usize,
+    free: unsafe fn(NonNull<u8>, usize),
+}
+
+impl Drop for Elements {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant.
+        unsafe { (self.free)(self.start, self.bytes) }
+    }
 }
 
 /// Frees a box of elements.
@@ -54,21 +83,51 @@ impl<'pd> Region<'pd> {
         let length = size_of_val(unsafe { items.as_ref() });
         let start = items.cast::<u8>();
 
+        // INVARIANT: The box was leaked above.
+        let elements = Elements {
+            start,
+            bytes: length,
+            free: free::<T>,
+        };
+        let owner = Owner::Program {
+            _elements: elements,
+        };
+
         // SAFETY: The box is initialised, and there is no reference to it. `drop()` frees the box
         // only after the MR was deregistered.
-        match unsafe { Memory::register(pd, start, length, access) } {
-            // INVARIANT: The box was leaked and registered above, so there is no other owner.
-            Ok(memory) => Ok(Self {
-                memory,
-                free: free::<T>,
-                pd: PhantomData,
-            }),
-            Err(errno) => {
-                // SAFETY: The box was leaked above, and it is not registered.
-                unsafe { free::<T>(start, length) };
-                Err(errno)
-            }
-        }
+        unsafe { Self::register(pd, (start, length), owner, access) }
+    }
+
+    /// Registers new memory of the library.
+    pub(super) fn allocate(pd: Pd<'pd>, length: usize, access: Access) -> Result<Self> {
+        let memory = alloc::Memory::new(length)?;
+        let (parts, owner) = (memory.parts(), Owner::Library { _memory: memory });
+
+        // SAFETY: The memory is zeroed, and there is no reference to it. `drop()` frees it only
+        // after the MR was deregistered.
+        unsafe { Self::register(pd, parts, owner, access) }
+    }
+
+    /// Registers the memory of `owner`, or drops `owner` if that fails.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`Memory::register`], until `owner` is dropped.
+    unsafe fn register(
+        pd: Pd<'pd>,
+        (start, length): (NonNull<u8>, usize),
+        owner: Owner,
+        access: Access,
+    ) -> Result<Self> {
+        // SAFETY: By the caller's promise.
+        let memory = unsafe { Memory::register(pd, start, length, access) }?;
+
+        // INVARIANT: The memory of `owner` was registered above.
+        Ok(Self {
+            memory,
+            owner: ManuallyDrop::new(owner),
+            pd: PhantomData,
+        })
     }
 
     /// Returns all bytes, for a layout.
@@ -113,9 +172,8 @@ impl Drop for Region<'_> {
         // A leaked key may still refer to the MR. The memory then stays registered, and must not be
         // freed.
         if self.memory.deregister().is_ok() {
-            let (start, length) = self.memory.parts();
-            // SAFETY: By the type's invariant.
-            unsafe { (self.free)(start, length) }
+            // SAFETY: Nothing uses `owner` after this function.
+            unsafe { ManuallyDrop::drop(&mut self.owner) }
         }
     }
 }
