@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
-//! MRs whose memory the library allocates.
+//! MRs whose memory the library allocates, and that processes can share.
 //!
 //! The memory is a memfd that is mapped shared. So a process and its children share the pages, and
 //! the kernel never copies a page on write: the device and the process always use the same one.
+//! Another process can map and register the memfd, too.
 
 use core::{
     ffi::{
@@ -18,9 +19,13 @@ use core::{
 };
 use std::{
     fs::File,
-    os::fd::{
-        AsRawFd,
-        FromRawFd, //
+    os::{
+        fd::{
+            AsRawFd,
+            FromRawFd,
+            OwnedFd, //
+        },
+        unix::fs::MetadataExt,
     },
 };
 
@@ -44,16 +49,33 @@ use crate::{
 /// architecture. The kernel refuses sizes that the machine lacks.
 const HUGE_SHIFTS: core::ops::RangeInclusive<u32> = 13..=34;
 
+/// The access flags of MRs for which the kernel needs memory that the process can write.
+const WRITES: c_uint = sys::IBV_ACCESS_LOCAL_WRITE
+    | sys::IBV_ACCESS_REMOTE_WRITE
+    | sys::IBV_ACCESS_REMOTE_ATOMIC
+    | sys::IBV_ACCESS_MW_BIND;
+
+/// Returns the size of a transparent huge page.
+fn huge_size() -> usize {
+    let page = iov::page_size() as usize;
+
+    // A table of the lowest level fills a page and has entries of 8 bytes.
+    page.saturating_mul(page) >> 3
+}
+
 /// A mapping of a memfd.
 ///
 /// # Invariants
 ///
-/// `start` is the first byte of a shared mapping of a memfd. The mapping has `mapped` bytes, at least
-/// `length`. Only this object removes it.
+/// `start` is the first byte of a shared mapping of `file`, whose length is sealed. The mapping has
+/// `mapped` bytes, at least `length`. Only this object removes it. If `writable`, the bytes may be
+/// written.
 pub(crate) struct Memory {
     start: NonNull<u8>,
     length: usize,
     mapped: usize,
+    writable: bool,
+    file: File,
 }
 
 // SAFETY: Any thread may remove the mapping.
@@ -86,7 +108,7 @@ impl Memory {
     fn of_pool(length: usize, shift: u32) -> Result<Self> {
         let file = create(length, libc::MFD_HUGETLB | (shift << libc::MAP_HUGE_SHIFT))?;
         let align = 1usize.checked_shl(shift).ok_or(Errno::EINVAL)?;
-        let memory = Self::map(&file, length, align)?;
+        let memory = Self::map(&file, length, align, true)?;
 
         // The pages are reserved, but a limit of the process's group can still refuse them. Other
         // pages are used then.
@@ -97,15 +119,11 @@ impl Memory {
     /// Allocates pages of the page size, or transparent huge pages.
     fn of_pages(length: usize) -> Result<Self> {
         let page = iov::page_size() as usize;
-        // A table of the lowest level fills a page and has entries of 8 bytes.
-        let huge = page.saturating_mul(page) >> 3;
         let file = create(length, 0)?;
-
-        if length < huge {
-            return Self::map(&file, length, page);
+        let memory = Self::map_aligned(&file, length, page, true)?;
+        if length < huge_size() {
+            return Ok(memory);
         }
-        // An aligned mapping may exceed a limit of the address space.
-        let memory = Self::map(&file, length, huge).or_else(|_| Self::map(&file, length, page))?;
         // Ignore errors of the advice: the kernel then uses small pages. MADV_HUGEPAGE has an effect
         // if shmem_enabled is "advise". With other values, MADV_COLLAPSE makes huge pages of small
         // ones, which must exist.
@@ -117,7 +135,8 @@ impl Memory {
 
     /// Maps a file at a multiple of `align`, which is a multiple of the page size. A file of huge
     /// pages is a multiple of `align`.
-    fn map(file: &File, length: usize, align: usize) -> Result<Self> {
+    fn map(file: &File, length: usize, align: usize, writable: bool) -> Result<Self> {
+        let file = file.try_clone().map_err(|_| Errno::last())?;
         let page = iov::page_size() as usize;
         let mapped = length.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
         let room = align
@@ -127,31 +146,91 @@ impl Memory {
 
         // The kernel counts this memory, and refuses more than the machine has. It does not count
         // the pages of a memfd before they exist.
-        let reserved = new_mapping(
-            null_mut(),
-            room,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-        )?;
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let reserved = new_mapping(null_mut(), room, true, anonymous, -1)?;
         let before = reserved.align_offset(align);
         let start = reserved.wrapping_byte_add(before);
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        let mapping = new_mapping(start, mapped, flags, file.as_raw_fd());
-        let start = mapping.ok().and_then(NonNull::new);
-        let Some(start) = start else {
-            unmap(reserved, room);
-            return Err(Errno::ENOMEM);
-        };
+        let mapping = new_mapping(start, mapped, writable, flags, file.as_raw_fd())
+            .and_then(|start| NonNull::new(start).ok_or(Errno::ENOMEM));
+        let start = mapping.inspect_err(|_| unmap(reserved, room))?;
         // INVARIANT: The file was mapped above, and nothing else knows the mapping.
         let memory = Self {
             start: start.cast(),
             length,
             mapped,
+            writable,
+            file,
         };
         unmap(reserved, before);
         let end = start.as_ptr().wrapping_byte_add(mapped);
         unmap(end, room.saturating_sub(before).saturating_sub(mapped));
         Ok(memory)
+    }
+
+    /// Maps a file at a multiple of `align`, and if possible so that huge pages can be used.
+    fn map_aligned(file: &File, length: usize, align: usize, writable: bool) -> Result<Self> {
+        let huge = huge_size();
+
+        if length >= huge && align < huge {
+            // This may exceed a limit of the address space.
+            if let Ok(memory) = Self::map(file, length, huge, writable) {
+                return Ok(memory);
+            }
+        }
+        Self::map(file, length, align, writable)
+    }
+
+    /// Maps the memory of another process, for an MR with these access flags.
+    pub(crate) fn open(fd: c_int, access: c_uint) -> Result<Self> {
+        // SAFETY: The call has an integer argument. It fails for a descriptor that is not open.
+        let fd = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(Errno::last());
+        }
+        // SAFETY: The descriptor was opened above, and nothing else owns it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        // SAFETY: The call has no argument. It fails for a file that is no memfd.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+            let words = "fd is not memory of ibmkey_share_mr(), or of a memfd with F_SEAL_SHRINK";
+            return Err(say(Errno::EINVAL, words));
+        }
+        let metadata = file.metadata().map_err(|_| Errno::last())?;
+        let length = usize::try_from(metadata.len()).map_err(|_| Errno::ENOMEM)?;
+        if length == 0 {
+            return Err(say(Errno::EINVAL, "fd has no bytes"));
+        }
+        // This is the size of a page of the pool of huge pages.
+        let align = usize::try_from(metadata.blksize()).unwrap_or(0);
+        let align = align.max(iov::page_size() as usize);
+
+        Self::map_aligned(&file, length, align, true).or_else(|errno| match errno {
+            Errno::EPERM | Errno::EACCES if access & WRITES == 0 => {
+                Self::map_aligned(&file, length, align, false)
+            }
+            Errno::EPERM | Errno::EACCES => {
+                let words = "access allows writing, and the memory is shared for reading only";
+                Err(say(Errno::EACCES, words))
+            }
+            _ => Err(errno),
+        })
+    }
+
+    /// Opens a descriptor for another process. If `read_only`, no process can map the memory for
+    /// writing from now on.
+    pub(crate) fn share(&self, read_only: bool) -> Result<OwnedFd> {
+        let file = self.file.try_clone().map_err(|_| Errno::last())?;
+
+        if read_only {
+            seal(&file, libc::F_SEAL_FUTURE_WRITE)?;
+        }
+        Ok(file.into())
+    }
+
+    /// Returns `true` if the process may write the memory.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
     }
 
     fn advise(&self, advice: c_int) -> Result {
@@ -191,23 +270,30 @@ fn create(length: usize, flags: c_uint) -> Result<File> {
     let file = unsafe { File::from_raw_fd(fd) };
 
     file.set_len(length as u64).map_err(|_| Errno::last())?;
+    seal(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+    Ok(file)
+}
+
+fn seal(file: &File, seals: c_int) -> Result {
     // SAFETY: The call has an integer argument.
-    match unsafe {
-        libc::fcntl(
-            fd,
-            libc::F_ADD_SEALS,
-            libc::F_SEAL_SHRINK | libc::F_SEAL_GROW,
-        )
-    } {
-        0 => Ok(file),
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
         _ => Err(Errno::last()),
     }
 }
 
-/// Makes a mapping that can be read and written. With `MAP_FIXED`, it replaces a mapping of this
-/// file.
-fn new_mapping(at: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> Result<*mut c_void> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
+/// Makes a mapping. With `MAP_FIXED`, it replaces a mapping of this file.
+fn new_mapping(
+    at: *mut c_void,
+    bytes: usize,
+    writable: bool,
+    flags: c_int,
+    fd: c_int,
+) -> Result<*mut c_void> {
+    let protection = match writable {
+        true => libc::PROT_READ | libc::PROT_WRITE,
+        false => libc::PROT_READ,
+    };
     // SAFETY: The mapping is where nothing else is mapped, or replaces one that nothing refers to.
     let start = unsafe { libc::mmap(at, bytes, protection, flags, fd, 0) };
 
@@ -225,25 +311,25 @@ fn unmap(start: *mut c_void, bytes: usize) {
     }
 }
 
-/// Allocates memory and registers it; see `ibmkey_reg_alloc()`.
+/// Registers memory that `make` makes; see `ibmkey_reg_alloc()` and `ibmkey_reg_shared()`.
 ///
 /// # Safety
 ///
 /// `pd` is NULL or a protection domain.
 pub(crate) unsafe fn register(
     pd: *mut sys::ibv_pd,
-    length: usize,
     access: c_uint,
+    make: impl FnOnce() -> Result<Memory>,
 ) -> Result<*mut sys::ibv_mr> {
     let mut memory = None;
 
     // SAFETY: By the caller's promise.
     let mr = unsafe {
         object::new_mr(pd, |fd, pd_handle| {
-            let new = Memory::new(length)?;
-            let at = new.address() as u64;
+            let made = make()?;
+            let (at, length) = (made.address() as u64, made.length);
             let [handle, lkey, rkey] = iov::register(fd, pd_handle, at, length as u64, access)?;
-            memory = Some(new);
+            memory = Some(made);
             Ok(object::Region {
                 handle,
                 lkey,
@@ -256,9 +342,34 @@ pub(crate) unsafe fn register(
     // SAFETY: The MR was made above.
     unsafe {
         (*mr).addr = memory.as_ref().map_or(null_mut(), Memory::address);
-        owners::set(mr, Owned { _memory: memory });
+        owners::set(mr, Owned { memory });
     }
     Ok(mr)
+}
+
+/// Opens a descriptor of the memory of an MR; see `ibmkey_share_mr()`.
+///
+/// # Safety
+///
+/// `mr` is NULL or an MR.
+pub(crate) unsafe fn share(mr: *mut sys::ibv_mr, flags: c_uint) -> Result<OwnedFd> {
+    // SAFETY: By the caller's promise.
+    unsafe { object::mr_handle(mr) }?;
+    if flags & !sys::IBMKEY_SHARE_READ_ONLY != 0 {
+        return Err(say(Errno::EINVAL, "flags has an unknown bit"));
+    }
+    let read_only = flags & sys::IBMKEY_SHARE_READ_ONLY != 0;
+
+    // SAFETY: `mr` is not NULL, because it has a handle. So it is an MR, by the caller's promise.
+    let shared = unsafe {
+        owners::with(mr, |owned| {
+            owned.memory.as_ref().map(|memory| memory.share(read_only))
+        })
+    };
+    shared.flatten().unwrap_or_else(|| {
+        let words = "the library has not allocated the memory of mr";
+        Err(say(Errno::EINVAL, words))
+    })
 }
 
 /// Changes an MR, also to new memory; see `ibmkey_rereg_mr()`.
@@ -295,7 +406,7 @@ pub unsafe fn rereg(
         let owned = match owned {
             owned if result.is_err() || !moves => owned,
             // The former memory is freed.
-            owned => (owned.is_some() || memory.is_some()).then_some(Owned { _memory: memory }),
+            owned => (owned.is_some() || memory.is_some()).then_some(Owned { memory }),
         };
         if let Some(owned) = owned {
             owners::set(mr, owned);

@@ -22,6 +22,10 @@ impl Errno {
     pub const EAGAIN: Self = Self(libc::EAGAIN);
     /// The object is in use.
     pub const EBUSY: Self = Self(libc::EBUSY);
+    /// The memory is read-only.
+    pub const EACCES: Self = Self(libc::EACCES);
+    /// A seal of the file forbids this.
+    pub const EPERM: Self = Self(libc::EPERM);
     /// An argument is invalid.
     pub const EINVAL: Self = Self(libc::EINVAL);
     /// The file descriptor is not open.

@@ -94,6 +94,7 @@ pub use scope::{
 };
 
 use crate::{
+    alloc::Memory,
     errno::{
         Errno,
         Result, //
@@ -197,7 +198,16 @@ impl<'c> Pd<'c> {
     /// The memory is shared with child processes. Returns `EINVAL` if `length` is 0, and `ENOMEM`
     /// if a limit is reached.
     pub fn allocate(&self, length: usize, access: Access) -> Result<Region<'c>> {
-        Region::allocate(*self, length, access)
+        Region::of_library(*self, Memory::new(length)?, access)
+    }
+
+    /// Registers memory that another process shares by [`Region::share`], or another memfd with the
+    /// seal `F_SEAL_SHRINK`.
+    ///
+    /// Returns `EINVAL` for another file, and `EACCES` if `access` allows writing memory that is
+    /// shared for reading only.
+    pub fn register_shared(&self, fd: BorrowedFd<'_>, access: Access) -> Result<Region<'c>> {
+        Region::of_library(*self, Memory::open(fd.as_raw_fd(), access.bits())?, access)
     }
 }
 

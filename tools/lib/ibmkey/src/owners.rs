@@ -22,7 +22,7 @@ use crate::{
 /// The things that `ibmkey_dereg()` frees together with an MR. Dropping this frees the memory.
 pub(crate) struct Owned {
     /// The memory, or `None` if it is the program's.
-    pub(crate) _memory: Option<Memory>,
+    pub(crate) memory: Option<Memory>,
 }
 
 /// An MR and what it owns.
@@ -66,6 +66,21 @@ pub(crate) unsafe fn take(mr: *mut sys::ibv_mr) -> Option<Owned> {
         Some(entry) if (entry.addr, entry.index) == is => {
             entries.remove(&(mr as usize)).map(|entry| entry.owned)
         }
+        _ => None,
+    }
+}
+
+/// Calls `call` with what an MR owns. Returns `None` if the MR is not listed.
+///
+/// # Safety
+///
+/// `mr` is an MR.
+pub(crate) unsafe fn with<T>(mr: *mut sys::ibv_mr, call: impl FnOnce(&Owned) -> T) -> Option<T> {
+    // SAFETY: By the caller's promise.
+    let is = unsafe { identity(mr) };
+
+    match entries().get(&(mr as usize)) {
+        Some(entry) if (entry.addr, entry.index) == is => Some(call(&entry.owned)),
         _ => None,
     }
 }

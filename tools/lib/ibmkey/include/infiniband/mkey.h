@@ -347,7 +347,7 @@ struct ibv_mr *ibmkey_reg_strided(struct ibv_pd *pd, void *first, size_t bytes,
  * ibmkey_dereg - destroy a key or an MR, and what it owns
  * @mkey: a key that ibmkey_reg_iov(), ibmkey_reg_strided() or ibmkey_alloc() returned, an
  *	MR over device memory or a dma-buf that this library registered, or an MR whose
- *	memory ibmkey_reg_alloc() or ibmkey_rereg_mr() allocated
+ *	memory ibmkey_reg_alloc(), ibmkey_reg_shared() or ibmkey_rereg_mr() made
  *
  * Unbinds the key, deregisters the MRs that the key owns, and destroys the key. Only keys
  * of ibmkey_reg_iov() and ibmkey_reg_strided() own MRs. An MR with memory of the library is

@@ -12,6 +12,8 @@ use core::{
     ptr::NonNull, //
 };
 
+use std::os::fd::OwnedFd;
+
 use super::{
     memory::Memory,
     Access,
@@ -20,7 +22,10 @@ use super::{
 };
 use crate::{
     alloc,
-    errno::Result,
+    errno::{
+        Errno,
+        Result, //
+    },
     ioctl::Plain, //
 };
 
@@ -40,7 +45,7 @@ pub struct Region<'pd> {
 /// The owner of a region's memory. Dropping this frees the memory.
 enum Owner {
     Program { _elements: Elements },
-    Library { _memory: alloc::Memory },
+    Library(alloc::Memory),
 }
 
 /// A box of elements, whose type is not known any more.
@@ -98,12 +103,11 @@ impl<'pd> Region<'pd> {
         unsafe { Self::register(pd, (start, length), owner, access) }
     }
 
-    /// Registers new memory of the library.
-    pub(super) fn allocate(pd: Pd<'pd>, length: usize, access: Access) -> Result<Self> {
-        let memory = alloc::Memory::new(length)?;
-        let (parts, owner) = (memory.parts(), Owner::Library { _memory: memory });
+    /// Registers memory of the library.
+    pub(super) fn of_library(pd: Pd<'pd>, memory: alloc::Memory, access: Access) -> Result<Self> {
+        let (parts, owner) = (memory.parts(), Owner::Library(memory));
 
-        // SAFETY: The memory is zeroed, and there is no reference to it. `drop()` frees it only
+        // SAFETY: The memory is initialised, and there is no reference to it. `drop()` frees it only
         // after the MR was deregistered.
         unsafe { Self::register(pd, parts, owner, access) }
     }
@@ -161,9 +165,23 @@ impl<'pd> Region<'pd> {
         self.memory.read(at, to)
     }
 
-    /// Copies elements into the region, from byte `at` on. Returns `ERANGE` if they reach outside.
+    /// Copies elements into the region, from byte `at` on. Returns `ERANGE` if they reach outside,
+    /// and `EACCES` if another process shares the memory for reading only.
     pub fn write<T: Plain>(&self, at: usize, from: &[T]) -> Result {
-        self.memory.write(at, from)
+        match &*self.owner {
+            Owner::Library(memory) if !memory.is_writable() => Err(Errno::EACCES),
+            _ => self.memory.write(at, from),
+        }
+    }
+
+    /// Opens a descriptor of memory of [`Pd::allocate`], for [`Pd::register_shared`] in another
+    /// process. If `read_only`, no process can map the memory for writing from now on. Returns
+    /// `EINVAL` for memory of [`Pd::register`].
+    pub fn share(&self, read_only: bool) -> Result<OwnedFd> {
+        match &*self.owner {
+            Owner::Library(memory) => memory.share(read_only),
+            Owner::Program { .. } => Err(Errno::EINVAL),
+        }
     }
 }
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: MRs whose memory the library allocates: ibmkey_reg_alloc() and IBMKEY_REREG_ALLOC. The
- * memory is of huge pages if possible, and goes with the MR. A call that fails leaves nothing.
- * needs: leaves
+ * subject: MRs whose memory the library allocates, and that processes share: ibmkey_reg_alloc(),
+ * IBMKEY_REREG_ALLOC, ibmkey_share_mr() and ibmkey_reg_shared(). The memory is of huge pages if
+ * possible, and goes with its last MR. A call that fails leaves nothing.
+ * needs: leaves, dma-buf
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "mkey_harness.h"
@@ -467,6 +471,299 @@ TEST_F(alloc, by_libibverbs)
 	EXPECT_EQ(before.mrs, after.mrs);
 	EXPECT_EQ(before.mappings, after.mappings);
 	EXPECT_EQ(before.pinned, after.pinned);
+}
+
+/* a second MR over the memory, on another device, and either is deregistered first */
+TEST_F(alloc, share)
+{
+	static const size_t lengths[] = { 5000, HUGE + 4096 };
+	struct mkt_setup *s = &self->s;
+	struct alloc_left before = alloc_left(s);
+	unsigned int i;
+
+	for (i = 0; i < 4; i++) {
+		size_t length = lengths[i / 2];
+		struct ibv_mr *mr = ibmkey_reg_alloc(s->dev[1].pd, length, MKT_ACCESS_ALL);
+		struct ibv_mr *own[2] = { mr }, *last;
+		struct ibv_pd *pd;
+		void *gone;
+		int fd = -1;
+
+		ASSERT_NE(NULL, mr);
+		ASSERT_EQ(0, ibmkey_share_mr(mr, 0, &fd));
+		EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
+		pd = ibv_alloc_pd(s->dev[1].ctx);
+		ASSERT_NE(NULL, pd);
+		own[1] = ibmkey_reg_shared(s->dev[1].pd, fd, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, own[1]);
+		EXPECT_EQ(length, own[1]->length);
+		EXPECT_EQ(0, (uintptr_t)own[1]->addr % (length < HUGE ? 4096 : HUGE));
+		EXPECT_NE(mr->addr, own[1]->addr);
+		/* one that another PD can only read */
+		last = ibmkey_reg_shared(pd, fd, 0);
+		ASSERT_NE(NULL, last);
+		close(fd);
+		EXPECT_EQ(0, alloc_use(s, own[0]));
+		EXPECT_EQ(0, memcmp(own[0]->addr, own[1]->addr, length));
+		EXPECT_EQ(0, alloc_use(s, own[1]));
+		EXPECT_EQ(0, memcmp(own[0]->addr, last->addr, length));
+		EXPECT_EQ(0, ibmkey_dereg(last));
+		EXPECT_EQ(0, ibv_dealloc_pd(pd));
+
+		gone = own[i & 1]->addr;
+		EXPECT_EQ(0, ibmkey_dereg(own[i & 1]));
+		EXPECT_FALSE(alloc_is_mapped(gone));
+		EXPECT_EQ(0, alloc_use(s, own[!(i & 1)]));
+		/* the memory of an MR that was registered so is shared further */
+		ASSERT_EQ(0, ibmkey_share_mr(own[!(i & 1)], 0, &fd));
+		last = ibmkey_reg_shared(s->dev[1].pd, fd, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, last);
+		close(fd);
+		EXPECT_EQ(0, memcmp(own[!(i & 1)]->addr, last->addr, length));
+		EXPECT_EQ(0, ibmkey_dereg(own[!(i & 1)]));
+		EXPECT_EQ(0, alloc_use(s, last));
+		EXPECT_EQ(0, ibmkey_dereg(last));
+	}
+	EXPECT_LEFT(s, before);
+}
+
+/* a process that gets memory by a socket, with its own context and queue pairs */
+static int share_child(int sock)
+{
+	struct mkt_wants wants = { .host = 64 * 1024 };
+	char byte, control[CMSG_SPACE(sizeof(int))] = {};
+	struct iovec iov = { &byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control, .msg_controllen = sizeof(control),
+	};
+	struct mkt_setup s = {};
+	struct ibv_mr *mr;
+	int fd;
+
+	if (mkt_dev_open(&s.dev[0], 0) || mkt_dev_open(&s.dev[1], 1) ||
+	    mkt_setup(&s, &wants, "child"))
+		return 1;
+	if (recvmsg(sock, &message, 0) != 1 || !CMSG_FIRSTHDR(&message))
+		return 2;
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	mr = ibmkey_reg_shared(s.dev[1].pd, fd, MKT_ACCESS_ALL);
+	close(fd);
+	if (!mr)
+		return 3;
+	if (strcmp(mr->addr, "from the parent") || alloc_use(&s, mr))
+		return 4;
+	memcpy((char *)s.plain[0].addr, "by RDMA", 8);
+	if (mkt_try(&s, mr->rkey, MKT_WRITE, (uintptr_t)mr->addr + 100, 8) != IBV_WC_SUCCESS)
+		return 5;
+	memcpy((char *)mr->addr + 200, "by the child", 13);
+	/* until the parent has other memory */
+	if (write(sock, "", 1) != 1 || read(sock, &byte, 1) != 1)
+		return 6;
+	if (strcmp((char *)mr->addr + 300, "before it moved") ||
+	    strcmp((char *)mr->addr + 100, "by RDMA") || alloc_use(&s, mr))
+		return 7;
+	return ibmkey_dereg(mr) || mkt_teardown(&s) ? 8 : 0;
+}
+
+/* both processes use the memory, until a new translation ends the sharing for one of them */
+TEST_F(alloc, share_with_process)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_mr *mr = ibmkey_reg_alloc(s->dev[1].pd, 40000, MKT_ACCESS_ALL);
+	char byte = 0, control[CMSG_SPACE(sizeof(int))] = {};
+	struct iovec iov = { &byte, 1 };
+	struct msghdr message = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+	int sock[2], fd, status;
+	pid_t pid;
+
+	ASSERT_NE(NULL, mr);
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock));
+	fflush(stdout);
+	pid = fork();
+	ASSERT_NE(-1, pid);
+	if (!pid) {
+		/* the mapping of the parent is not what is tested */
+		if (munmap(mr->addr, 40960))
+			_exit(9);
+		_exit(share_child(sock[1]));
+	}
+	close(sock[1]);
+	memcpy(mr->addr, "from the parent", 16);
+	ASSERT_EQ(0, ibmkey_share_mr(mr, 0, &fd));
+	rights->cmsg_level = SOL_SOCKET;
+	rights->cmsg_type = SCM_RIGHTS;
+	rights->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+	EXPECT_EQ(1, sendmsg(sock[0], &message, 0));
+	close(fd);
+	EXPECT_EQ(1, read(sock[0], &byte, 1));
+	EXPECT_STREQ("by RDMA", (char *)mr->addr + 100);
+	EXPECT_STREQ("by the child", (char *)mr->addr + 200);
+	memcpy((char *)mr->addr + 300, "before it moved", 16);
+	EXPECT_EQ(0, ibmkey_rereg_mr(mr, ALLOC, NULL, NULL, 40000, 0));
+	EXPECT_TRUE(alloc_is_zero(mr));
+	EXPECT_EQ(1, write(sock[0], "", 1));
+	EXPECT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+	EXPECT_TRUE(alloc_is_zero(mr));
+	EXPECT_EQ(0, alloc_use(s, mr));
+	EXPECT_EQ(0, ibmkey_dereg(mr));
+	close(sock[0]);
+}
+
+static int share_store(char *at)
+{
+	signal(SIGSEGV, SIG_DFL);
+	*(volatile char *)at = 1;
+	return 0;
+}
+
+/* others can only read; the MR of the process that allocated the memory still writes */
+TEST_F(alloc, share_read_only)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_mr *mr = ibmkey_reg_alloc(s->dev[1].pd, 9000, MKT_ACCESS_ALL), *other;
+	struct alloc_left before;
+	int fd, again;
+
+	ASSERT_NE(NULL, mr);
+	before = alloc_left(s);
+	ASSERT_EQ(0, ibmkey_share_mr(mr, IBMKEY_SHARE_READ_ONLY, &fd));
+	EXPECT_ERRNO(EACCES, ibmkey_reg_shared(s->dev[1].pd, fd, IBV_ACCESS_LOCAL_WRITE));
+	EXPECT_ERRNO(EACCES, ibmkey_reg_shared(s->dev[1].pd, fd, MKT_ACCESS_ALL));
+	EXPECT_ERRNO(EACCES, ibmkey_reg_shared(s->dev[1].pd, fd, IBV_ACCESS_MW_BIND));
+	/* a later descriptor gives no more rights */
+	ASSERT_EQ(0, ibmkey_share_mr(mr, 0, &again));
+	EXPECT_ERRNO(EACCES, ibmkey_reg_shared(s->dev[1].pd, again, IBV_ACCESS_LOCAL_WRITE));
+	EXPECT_EQ(-1, fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+	EXPECT_EQ(-1, pwrite(fd, "x", 1, 0));
+	close(again);
+
+	other = ibmkey_reg_shared(s->dev[1].pd, fd, IBV_ACCESS_REMOTE_READ);
+	close(fd);
+	ASSERT_NE(NULL, other);
+	EXPECT_EQ(-SIGSEGV, MKT_IN_CHILD(share_store(other->addr)));
+	EXPECT_EQ(0, alloc_use(s, mr));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(s, other->rkey, MKT_READ, (uintptr_t)other->addr, 9000));
+	EXPECT_EQ(0, memcmp((void *)s->plain[0].addr, mr->addr, 9000));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  mkt_try(s, other->rkey, MKT_WRITE, (uintptr_t)other->addr, 8));
+	EXPECT_EQ(0, ibmkey_dereg(other));
+	EXPECT_LEFT(s, before);
+	EXPECT_EQ(0, ibmkey_dereg(mr));
+}
+
+/* memory of the pool is shared with its pages */
+TEST_F(alloc, share_huge_pages)
+{
+	struct mkt_setup *s = &self->s;
+	long before = alloc_set_pool(2);
+	struct ibv_mr *mr, *other = NULL;
+	int fd;
+
+	if (before < 0)
+		SKIP(return, "no pool of huge pages of 2 MiB");
+	mr = ibmkey_reg_alloc(s->dev[1].pd, 2 * HUGE, MKT_ACCESS_ALL);
+	if (mr && !ibmkey_share_mr(mr, IBMKEY_SHARE_READ_ONLY, &fd)) {
+		other = ibmkey_reg_shared(s->dev[1].pd, fd, IBV_ACCESS_REMOTE_READ);
+		close(fd);
+	}
+	alloc_set_pool(before);
+	ASSERT_NE(NULL, other);
+	EXPECT_EQ(2048, alloc_smaps(mr->addr, "KernelPageSize"));
+	EXPECT_EQ(2048, alloc_smaps(other->addr, "KernelPageSize"));
+	EXPECT_EQ(2 * HUGE, other->length);
+	EXPECT_EQ(0, alloc_use(s, mr));
+	EXPECT_EQ(0, memcmp(mr->addr, other->addr, 2 * HUGE));
+	EXPECT_EQ(0, ibmkey_dereg(mr));
+	EXPECT_EQ(0, ibmkey_dereg(other));
+}
+
+/* shares memory when all descriptors are in use; 0 if that fails and seals nothing */
+static int share_without_descriptors(struct ibv_mr *mr)
+{
+	int fd = -1, last = -1, next;
+
+	while ((next = dup(0)) >= 0)
+		last = next;
+	if (ibmkey_share_mr(mr, IBMKEY_SHARE_READ_ONLY, &fd) != EMFILE || fd != -1)
+		return 1;
+	close(last);
+	if (ibmkey_share_mr(mr, 0, &fd))
+		return 2;
+	return fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE ? 3 : 0;
+}
+
+/* wrong descriptors and MRs; memory whose pages another process could take away */
+TEST_F(alloc, share_refused)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_alloc_dm_attr attr = { .length = 4096 };
+	struct ibv_mr *mr = ibmkey_reg_alloc(s->dev[1].pd, 9000, MKT_ACCESS_ALL), *other;
+	struct ibv_pd *pd = s->dev[1].pd;
+	struct alloc_left before;
+	struct ibv_dm *dm;
+	int fd = -2, buffer;
+
+	ASSERT_NE(NULL, mr);
+	before = alloc_left(s);
+	EXPECT_EQ(EINVAL, ibmkey_share_mr(NULL, 0, &fd));
+	EXPECT_EQ(EFAULT, ibmkey_share_mr(mr, 0, NULL));
+	EXPECT_EQ(EINVAL, ibmkey_share_mr(mr, 2, &fd));
+	EXPECT_EQ(EINVAL, ibmkey_share_mr(s->arena[1].leaf[0].mr, 0, &fd));
+	EXPECT_EQ(EINVAL, ibmkey_share_mr(s->key[1], 0, &fd));
+	EXPECT_EQ(0, MKT_IN_CHILD(share_without_descriptors(mr)));
+	EXPECT_EQ(-2, fd);
+
+	EXPECT_ERRNO(EBADF, ibmkey_reg_shared(pd, -1, 0));
+	EXPECT_ERRNO(EBADF, ibmkey_reg_shared(pd, 1 << 20, 0));
+	ASSERT_EQ(0, ibmkey_share_mr(mr, 0, &fd));
+	EXPECT_ERRNO(EINVAL, ibmkey_reg_shared(NULL, fd, 0));
+	EXPECT_ERRNO(EINVAL, ibmkey_reg_shared(pd, fd, 1 << 19));
+	EXPECT_ERRNO(EINVAL, ibmkey_reg_shared(pd, fd, IBV_ACCESS_REMOTE_WRITE));
+	/* the length is sealed */
+	EXPECT_EQ(-1, ftruncate(fd, 4096));
+	EXPECT_EQ(EPERM, errno);
+	EXPECT_EQ(-1, ftruncate(fd, 100000));
+	EXPECT_EQ(EPERM, errno);
+	close(fd);
+	EXPECT_ERRNO(EBADF, ibmkey_reg_shared(pd, fd, 0));
+
+	fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	EXPECT_ERRNO(EINVAL, ibmkey_reg_shared(pd, fd, 0));
+	close(fd);
+	fd = memfd_create("mkey_alloc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, 10000));
+	EXPECT_ERRNO(EINVAL, ibmkey_reg_shared(pd, fd, 0));
+	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
+	other = ibmkey_reg_shared(pd, fd, MKT_ACCESS_ALL);
+	ASSERT_NE(NULL, other);
+	EXPECT_EQ(0, alloc_use(s, other));
+	EXPECT_EQ(0, ibmkey_dereg(other));
+	close(fd);
+	fd = memfd_create("mkey_alloc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
+	EXPECT_ERRNO(EINVAL, ibmkey_reg_shared(pd, fd, 0));
+	close(fd);
+
+	dm = ibmkey_alloc_dm(s->dev[1].ctx, &attr, 0);
+	ASSERT_NE(NULL, dm);
+	ASSERT_EQ(0, ibmkey_export_dm(dm, &buffer));
+	EXPECT_ERRNO(EINVAL, ibmkey_reg_shared(pd, buffer, 0));
+	close(buffer);
+	EXPECT_EQ(0, ibv_free_dm(dm));
+	EXPECT_LEFT(s, before);
+	EXPECT_EQ(0, alloc_use(s, mr));
+	EXPECT_EQ(0, ibmkey_dereg(mr));
+	EXPECT_EQ(EINVAL, ibmkey_share_mr(s->arena[1].leaf[0].mr, 0, &fd));
 }
 
 TEST_HARNESS_MAIN
