@@ -24,6 +24,6 @@ setup(
             extra_compile_args=pkg_config("--cflags"),
             extra_link_args=[*LIBS, "-libverbs", *shlex.split(os.environ.get("IBMKEY_LDFLAGS", ""))],
         )
-        for name in ("_dm", "_lib", "_wr")
+        for name in ("_alloc", "_dm", "_lib", "_wr")
     ]
 )

@@ -11,11 +11,12 @@ from .description import Description
 from .errors import MkeyError
 from .key import Info, Key, Refused, RefusedAccess
 from .layout import Block, Indexed, Interleaved, LayoutError, Ranges
-from .memory import DM, ArrayMR, register
+from .memory import DM, AllocatedMR, ArrayMR, register
 from .verbs import Caps, query_caps, why
 
 __all__ = [
     "DM",
+    "AllocatedMR",
     "ArrayMR",
     "Block",
     "Caps",

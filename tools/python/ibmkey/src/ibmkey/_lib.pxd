@@ -13,6 +13,7 @@ cdef extern from "infiniband/verbs.h" nogil:
     struct ibv_wc:
         int status
     struct ibv_mr:
+        void *addr
         size_t length
         uint32_t handle
         uint32_t lkey

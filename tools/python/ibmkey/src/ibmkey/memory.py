@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsRDMAError
 
-from . import _dm, _lib, layout
+from . import _alloc, _dm, _lib, layout
 from .errors import MkeyError, registration_reason
 from .layout import Indexed, Interleaved
 from .verbs import Caps, context_of, imported_context, imported_pd
@@ -186,6 +186,87 @@ def register(pd: Any, array: Any, access: int = 0) -> ArrayMR:
     keeps the MR.
     """
     return ArrayMR(pd, array, access)
+
+
+def _free(handle: _alloc.AllocHandle) -> None:
+    # An array over the memory keeps the handle, which frees the memory after it.
+    if not handle.exports:
+        handle.destroy()
+
+
+class AllocatedMR:
+    """An MR whose memory the library allocates, as a buffer: ``numpy.frombuffer(mr)`` is an array in it.
+
+    The memory is of huge pages if possible, and children of ``fork()`` share it. For a key over a part of it, name
+    this MR: ``Key.from_buffer(pd, array, access, mr=mr)``.
+    """
+
+    def __init__(self, pd: Any, length: int, access: int = 0, *, fd: int | None = None) -> None:
+        """Allocates memory and registers it. ``access`` is a set of ``pyverbs.enums.IBV_ACCESS_*``."""
+        context_of(pd)
+        numbers = layout.integer(length, "length"), fd, layout.integer(access, "access", _FLAGS)
+        self._handle = _alloc.AllocHandle(imported_pd(pd), *numbers)
+        # As for a key.
+        self._end = weakref.finalize(self, _free, self._handle)
+
+    @classmethod
+    def shared(cls, pd: Any, fd: int, access: int = 0) -> AllocatedMR:
+        """Registers memory that another process shares by ``share()``, or another memfd with ``F_SEAL_SHRINK``."""
+        return cls(pd, 0, access, fd=layout.integer(fd, "fd", _FLAGS))
+
+    def share(self, *, read_only: bool = False) -> int:
+        """Returns a file descriptor for ``shared()`` in another process. The caller closes it.
+
+        If ``read_only``, no process can map the memory for writing from now on.
+        """
+        return self._handle.share(read_only)
+
+    def close(self) -> None:
+        """Deregisters the MR and frees the memory. Calling it again does nothing.
+
+        Raises ``BufferError`` while an array over the memory exists, and ``MkeyError`` with ``EBUSY``
+        while a key refers to it.
+        """
+        self._handle.destroy()
+        self._end.detach()
+
+    def __enter__(self) -> AllocatedMR:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self._handle)
+
+    def __release_buffer__(self, view: memoryview) -> None:
+        # Without this method, NumPy does not keep the view, which keeps the memory mapped.
+        view.release()
+
+    @property
+    def lkey(self) -> int:
+        """The local key."""
+        return self._handle.lkey
+
+    @property
+    def rkey(self) -> int:
+        """The remote key."""
+        return self._handle.rkey
+
+    @property
+    def length(self) -> int:
+        """The bytes of the MR."""
+        return self._handle.length
+
+    @property
+    def buf(self) -> int:
+        """The address of its first byte."""
+        return self._handle.buf
 
 
 class Leaf(NamedTuple):
