@@ -30,12 +30,14 @@ use std::{
 };
 
 use crate::{
+    convert,
     errno::{
         Errno,
         Result, //
     },
     explain::say,
     iov,
+    mkey,
     object,
     owners::{
         self,
@@ -342,7 +344,7 @@ pub(crate) unsafe fn register(
     // SAFETY: The MR was made above.
     unsafe {
         (*mr).addr = memory.as_ref().map_or(null_mut(), Memory::address);
-        owners::set(mr, Owned { memory });
+        owners::set(mr, Owned::of(memory));
     }
     Ok(mr)
 }
@@ -401,13 +403,18 @@ pub unsafe fn rereg(
 
     // SAFETY: `mr` is not NULL, because it has a handle. So it is an MR, by the caller's promise.
     unsafe {
-        let owned = owners::take(mr);
-        let result = rereg::rereg(mr, flags, pd, addr, length, access);
-        let owned = match owned {
-            owned if result.is_err() || !moves => owned,
-            // The former memory is freed.
-            owned => (owned.is_some() || memory.is_some()).then_some(Owned { memory }),
+        let mut owned = owners::take(mr);
+        let result = match &mut owned {
+            // The MR was replaced by a key.
+            Some(owned) if moves && (*mr).addr.is_null() => {
+                convert::to_memory(mr, owned, flags, pd, (addr, length), access)
+            }
+            _ => rereg::rereg(mr, flags, pd, addr, length, access),
         };
+        if result.is_ok() && moves && (owned.is_some() || memory.is_some()) {
+            // This frees the former memory.
+            owned.get_or_insert_default().memory = memory;
+        }
         if let Some(owned) = owned {
             owners::set(mr, owned);
         }
@@ -420,14 +427,36 @@ pub unsafe fn rereg(
 /// # Safety
 ///
 /// `mr` is the MR that owned this. Unless this fails, there are no more references to it.
-pub(crate) unsafe fn deregister(mr: *mut sys::ibv_mr, owned: Owned) -> Result {
-    // SAFETY: `register()` made the MR by `new_mr()`. Or else `ibv_reg_mr()` made it, and `rereg()`
-    // changed it. Then it is an MR of rxe, whose provider library allocates the same structure with
-    // calloc() and does nothing else to free it.
-    let result = unsafe { object::destroy_mr(mr) };
+pub(crate) unsafe fn deregister(mr: *mut sys::ibv_mr, mut owned: Owned) -> Result {
+    // SAFETY: By the caller's promise. `register()` made the MR by `new_mr()`. Or else
+    // `ibv_reg_mr()` made it, and `rereg()` or `to_key()` changed it. Then it is an MR of rxe, whose
+    // provider library allocates the same structure with calloc() and does nothing else to free it.
+    let result = unsafe { end_former(mr, &mut owned).and_then(|()| object::destroy_mr(mr)) };
     if result.is_err() {
         // SAFETY: The MR still exists.
         unsafe { owners::set(mr, owned) };
     }
     result
+}
+
+/// Deregisters the MRs that `mr` has replaced.
+///
+/// # Safety
+///
+/// `mr` is the MR that owned this.
+unsafe fn end_former(mr: *mut sys::ibv_mr, owned: &mut Owned) -> Result {
+    // SAFETY: By the caller's promise.
+    let (fd, handle) = unsafe { object::mr_handle(mr) }?;
+
+    // SAFETY: By the caller's promise.
+    if !owned.former.is_empty() && unsafe { (*mr).addr.is_null() } {
+        // They cannot be deregistered while the key is bound to them.
+        let unbound = mkey::unbind(fd, handle)?;
+        // SAFETY: The kernel has just unbound `mr`, so it is a key.
+        unsafe { object::set_bound(mr, unbound) };
+    }
+    while let Some(former) = owned.former.pop() {
+        object::destroy(fd, former.handle).inspect_err(|_| owned.former.push(former))?;
+    }
+    Ok(())
 }

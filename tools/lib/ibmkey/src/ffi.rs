@@ -32,6 +32,7 @@ pub use self::{
     wr::*, //
 };
 use crate::{
+    convert,
     errno::{
         to_int,
         to_ptr,
@@ -266,9 +267,12 @@ pub unsafe extern "C" fn ibv_rereg_mr_sg(
 ) -> c_int {
     // SAFETY: By the function's contract.
     let call = |fd, handle| unsafe { mkey::bind_sges(fd, handle, access, num_sge, sg_list) };
+    // SAFETY: By the function's contract.
+    let elements = || unsafe { elements(sg_list, num_sge) };
+    let names = |lkey| elements().iter().any(|sge| sge.lkey == lkey);
 
     // SAFETY: By the function's contract.
-    unsafe { rebind(mkey, call) }
+    unsafe { relayout(mkey, call, names) }
 }
 
 /// Binds a key to blocks that repeat with a stride.
@@ -297,8 +301,48 @@ pub unsafe extern "C" fn ibv_rereg_mr_interleaved(
     num_blocks: u32,
     blocks: *const ibmkey_block,
 ) -> c_int {
-    // SAFETY: By this function's contract, which is that of `ibmkey_bind_interleaved()`.
-    unsafe { ibmkey_bind_interleaved(mkey, access, num_dims, repeat_count, num_blocks, blocks) }
+    let layout = mkey::interleaved(access, num_dims, repeat_count, num_blocks, blocks);
+    // SAFETY: By the function's contract.
+    let call = |fd, handle| unsafe { mkey::bind(fd, handle, &layout) };
+    // SAFETY: By the function's contract.
+    let elements = || unsafe { elements(blocks, num_blocks) };
+    let names = |lkey| elements().iter().any(|block| block.lkey == lkey);
+
+    // SAFETY: By the function's contract.
+    unsafe { relayout(mkey, call, names) }
+}
+
+/// Returns an array as a slice.
+///
+/// # Safety
+///
+/// `array` is NULL or has `count` elements.
+unsafe fn elements<'a, T>(array: *const T, count: u32) -> &'a [T] {
+    match array.is_null() {
+        true => &[],
+        // SAFETY: By the caller's promise.
+        false => unsafe { core::slice::from_raw_parts(array, count as usize) },
+    }
+}
+
+/// Binds a key, or replaces an MR by a key that `call` binds. `names` tells whether the layout has
+/// an entry with this lkey.
+///
+/// # Safety
+///
+/// `mr` is NULL or an MR.
+unsafe fn relayout(
+    mr: *mut ibv_mr,
+    call: impl FnOnce(c_int, u32) -> Result<Bound>,
+    names: impl FnOnce(u32) -> bool,
+) -> c_int {
+    // SAFETY: By the caller's promise.
+    unsafe {
+        if convert::is_ordinary(mr) {
+            return to_int(finish(convert::to_key(mr, call, names), &[]));
+        }
+        rebind(mr, call)
+    }
 }
 
 /// Binds a key to blocks at indices.

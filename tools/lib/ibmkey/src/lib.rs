@@ -11,6 +11,7 @@
 //! libibverbs.
 
 mod alloc;
+mod convert;
 mod driver;
 pub mod errno;
 pub mod explain;

@@ -20,9 +20,29 @@ use crate::{
 };
 
 /// The things that `ibmkey_dereg()` frees together with an MR. Dropping this frees the memory.
+#[derive(Default)]
 pub(crate) struct Owned {
-    /// The memory, or `None` if it is the program's.
+    /// The memory, or `None` if it is the program's, or if the MR is a key.
     pub(crate) memory: Option<Memory>,
+    /// MRs that this one replaced.
+    pub(crate) former: Vec<Former>,
+}
+
+/// An MR that a key has replaced, and that is still registered.
+pub(crate) struct Former {
+    pub(crate) handle: u32,
+    /// The memory, or `None` if it is the program's.
+    pub(crate) _memory: Option<Memory>,
+}
+
+impl Owned {
+    /// Returns the owner of memory alone.
+    pub(crate) fn of(memory: Option<Memory>) -> Self {
+        Self {
+            memory,
+            former: Vec::new(),
+        }
+    }
 }
 
 /// An MR and what it owns.

@@ -168,16 +168,37 @@ int ibmkey_bind_list(struct ibv_mr *mkey, unsigned access, uint32_t num_ranges,
 		     const struct ibmkey_range *ranges);
 
 /**
- * ibv_rereg_mr_sg - bind a key to ranges in elements of libibverbs
- * @mkey: as for ibmkey_bind_list()
- * @access: as for ibmkey_bind_list()
+ * ibv_rereg_mr_sg - give an MR the layout of a list of ranges
+ * @mkey: a key of ibmkey_alloc(), bound or not; or an MR of ibv_reg_mr() or ibmkey_reg_alloc()
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
  * @num_sge: number of ranges, not zero
  * @sg_list: the ranges, each shorter than 4 GiB
  *
  * Does what ibmkey_bind_list() does, under the name and with the elements of the RFC for
- * libibverbs. The lengths in these elements have 32 bits.
+ * libibverbs. The lengths in these elements have 32 bits. A composite region of three MRs,
+ * which one request with an address and a length reads or writes::
  *
- * Return: 0 or an errno value.
+ *	struct ibv_sge parts[] = {
+ *		{ .addr = (uintptr_t)a, .length = sizeof(a), .lkey = mr_a->lkey },
+ *		{ .addr = (uintptr_t)b, .length = sizeof(b), .lkey = mr_b->lkey },
+ *		{ .addr = (uintptr_t)c, .length = sizeof(c), .lkey = mr_c->lkey },
+ *	};
+ *
+ *	ret = ibv_rereg_mr_sg(mr, IBV_ACCESS_REMOTE_READ, 3, parts);
+ *	if (ret)
+ *		errx(1, "%s: %s", strerror(ret), ibmkey_last_error());
+ *	send = ibmkey_sge(mr);
+ *
+ * An MR of ibv_reg_mr() or ibmkey_reg_alloc() becomes a key. Its lkey and rkey change, its field
+ * addr is NULL, and its field length is that of the layout. Its addresses begin at 0. The former
+ * memory is deregistered, unless the layout names it by the former lkey. Further layouts keep
+ * the lkey and the rkey. ibmkey_rereg_mr() with IBV_REREG_MR_CHANGE_TRANSLATION makes the
+ * key an MR over memory again, with another lkey and rkey. ibmkey_dereg() deregisters it,
+ * also together with former memory. ibv_dereg_mr() leaves former memory registered until the
+ * context is closed.
+ *
+ * Return: 0, or an errno value; then nothing has changed: the errno values of ibmkey_bind_list(),
+ * and EBUSY if a key or a window refers to an MR that would become a key.
  */
 int ibv_rereg_mr_sg(struct ibv_mr *mkey, unsigned access, uint32_t num_sge,
 		    const struct ibv_sge *sg_list);
@@ -221,17 +242,36 @@ int ibmkey_bind_interleaved(struct ibv_mr *mkey, unsigned access,
 			    const struct ibmkey_block *blocks);
 
 /**
- * ibv_rereg_mr_interleaved - bind a key to blocks that repeat with a stride
- * @mkey: as for ibmkey_bind_interleaved()
- * @access: as for ibmkey_bind_interleaved()
- * @num_dims: as for ibmkey_bind_interleaved()
- * @repeat_count: as for ibmkey_bind_interleaved()
- * @num_blocks: as for ibmkey_bind_interleaved()
- * @blocks: as for ibmkey_bind_interleaved()
+ * ibv_rereg_mr_interleaved - give an MR the layout of blocks that repeat with a stride
+ * @mkey: a key of ibmkey_alloc(), bound or not; or an MR of ibv_reg_mr() or ibmkey_reg_alloc()
+ * @access: enum ibv_access_flags; IBV_ACCESS_ZERO_BASED may be left out
+ * @num_dims: number of dimensions, 1 to IBMKEY_MAX_DIMS
+ * @repeat_count: repetitions in each dimension, outermost first, none zero
+ * @num_blocks: number of blocks, not zero
+ * @blocks: the blocks, each with one stride in bytes for each dimension
  *
- * Does what ibmkey_bind_interleaved() does, under the name of the RFC for libibverbs.
+ * Does what ibmkey_bind_interleaved() does, under the name of the RFC for libibverbs. An MR of
+ * ibv_reg_mr() or ibmkey_reg_alloc() becomes a key, as ibv_rereg_mr_sg() describes. Column c of
+ * double m[N][M], which is registered as mr, as the bytes of mr itself::
  *
- * Return: 0 or an errno value.
+ *	struct ibmkey_block column = {
+ *		.addr = (uintptr_t)&m[0][c],
+ *		.bytes_count = sizeof(double),
+ *		.lkey = mr->lkey,
+ *		.stride = { sizeof(m[0]) },
+ *	};
+ *	uint64_t rows = N;
+ *
+ *	ret = ibv_rereg_mr_interleaved(mr, 0, 1, &rows, 1, &column);
+ *	if (ret)
+ *		errx(1, "%s: %s", strerror(ret), ibmkey_last_error());
+ *	send = ibmkey_sge(mr);
+ *
+ * The description has the same size for any N. To send another column, keep the lkey that
+ * mr had, because the memory is still registered by it.
+ *
+ * Return: 0, or an errno value; then nothing has changed: the errno values of
+ * ibmkey_bind_interleaved(), and EBUSY as for ibv_rereg_mr_sg().
  */
 int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
 			     uint32_t num_dims, const uint64_t *repeat_count,
@@ -347,7 +387,8 @@ struct ibv_mr *ibmkey_reg_strided(struct ibv_pd *pd, void *first, size_t bytes,
  * ibmkey_dereg - destroy a key or an MR, and what it owns
  * @mkey: a key that ibmkey_reg_iov(), ibmkey_reg_strided() or ibmkey_alloc() returned, an
  *	MR over device memory or a dma-buf that this library registered, or an MR whose
- *	memory ibmkey_reg_alloc(), ibmkey_reg_shared() or ibmkey_rereg_mr() made
+ *	memory ibmkey_reg_alloc(), ibmkey_reg_shared() or ibmkey_rereg_mr() made, or that
+ *	ibv_rereg_mr_sg() or ibv_rereg_mr_interleaved() made a key
  *
  * Unbinds the key, deregisters the MRs that the key owns, and destroys the key. Only keys
  * of ibmkey_reg_iov() and ibmkey_reg_strided() own MRs. An MR with memory of the library is

@@ -166,8 +166,11 @@ enum ibmkey_rereg_flags {
  * it. With IBMKEY_REREG_ALLOC, the field addr is the address of new memory, and
  * ibmkey_dereg() deregisters the MR from then on.
  *
+ * A key that ibv_rereg_mr_sg() or ibv_rereg_mr_interleaved() has made of an MR becomes an MR over
+ * the new memory. Its lkey and rkey change.
+ *
  * Return: 0, or an errno value; then nothing has changed: EBUSY if the memory
- * would change and a key or a window refers to the MR, EOPNOTSUPP for a key or
+ * would change and a key or a window refers to the MR, EOPNOTSUPP for another key or
  * an MR over a dma-buf, and the errno values of ibmkey_reg_alloc() for new memory.
  */
 int ibmkey_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
