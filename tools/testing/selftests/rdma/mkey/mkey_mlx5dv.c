@@ -345,4 +345,74 @@ TEST_F(mlx5dv, device_memory)
 	ASSERT_TRUE(arrived(self, 1024 + 63, self->src[5063]));
 }
 
+/* The context of a program of which a document shows a part: see below. */
+struct program {
+	struct ibv_qp_ex *qpx;
+};
+
+/* Adds what that part leaves out: a protection domain, a CQ, and the connection to side 1. */
+static struct ibv_qp *create_connected(FIXTURE_DATA(mlx5dv) *self, enum ibv_qp_type type,
+				       struct program *ctx, struct ibv_context *context,
+				       struct ibv_qp_init_attr_ex *attr,
+				       struct mlx5dv_qp_init_attr *own)
+{
+	struct mkt_qp *end = &self->pair.end[0];
+
+	if (ibv_destroy_qp(end->qp))
+		return NULL;
+	attr->comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr->pd = self->dev[0].pd;
+	attr->qp_type = type;
+	attr->send_cq = end->cq;
+	attr->recv_cq = end->cq;
+	attr->cap.max_send_wr = DEPTH;
+	attr->cap.max_send_sge = 1;
+	end->qp = mlx5dv_create_qp(context, attr, own);
+	if (!end->qp || mkt_pair_recover(&self->pair))
+		return NULL;
+	ctx->qpx = ibv_qp_to_qp_ex(end->qp);
+	return end->qp;
+}
+
+/*
+ * The part of a program by which the vendor's documentation shows UMR, as printed. It sets wr_flags
+ * before ibv_wr_start().
+ */
+#define mlx5dv_create_qp(context, attr, own) \
+	create_connected(self, variant->type, ctx, context, attr, own)
+
+TEST_F(mlx5dv, program_of_the_documentation)
+{
+	const int access_flags = IBV_ACCESS_LOCAL_WRITE;
+	struct ibv_context *context = self->dev[0].ctx;
+	struct ibv_pd *pd = self->dev[0].pd;
+	struct ibv_sge room = { (uintptr_t)self->dst, SIZE, self->dst_mr->lkey };
+	struct program program, *ctx = &program;
+	struct ibv_mr *mr = self->src_mr;
+	struct ibv_wc wc;
+	int ret;
+
+#include "umr_snippet.inc"
+
+	ASSERT_EQ(0, ret);
+	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, qpx->wr_id));
+	ASSERT_EQ(0, mkt_post_recv(&self->pair.end[1], &room, 1, 1));
+	ibv_wr_start(qpx);
+	qpx->wr_id = 2;
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(qpx);
+	ibv_wr_set_sge(qpx, dv_mkey->lkey, 0, 2 * 2038);
+	ASSERT_EQ(0, ibv_wr_complete(qpx));
+	EXPECT_EQ(IBV_WC_SEND, completed(self, 2));
+	ASSERT_EQ(0, mkt_poll(&self->pair.end[1], &wc));
+	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	EXPECT_EQ(2 * 2038, wc.byte_len);
+	/* 2038 bytes, a gap of 10, and 2038 bytes */
+	EXPECT_EQ(0, memcmp(self->dst, self->src, 2038));
+	EXPECT_EQ(0, memcmp(self->dst + 2038, self->src + 2048, 2038));
+	EXPECT_EQ(0xee, self->dst[2 * 2038]);
+	EXPECT_EQ(0, mlx5dv_destroy_mkey(dv_mkey));
+	free(array_interleaved);
+}
+
 TEST_HARNESS_MAIN
