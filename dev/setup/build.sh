@@ -23,7 +23,7 @@ tree_key() { tree_files "$@" | hash_of; }
 USERS=all
 user_dirs() { # [USERS]
 	local dirs=(tools/lib/ibmkey tools/mkeyctl)
-	[[ ${1-$USERS} == demo ]] || dirs+=(tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-mpi tools/python/ibmkey samples)
+	[[ ${1-$USERS} == demo ]] || dirs+=(tools/lib/ibmkey-mlx5dv tools/lib/ibmkey-exp tools/lib/ibmkey-mpi tools/python/ibmkey samples)
 	[[ ${1-$USERS} != all ]] || dirs+=(tools/bench/guest tools/testing/selftests/rdma/mkey)
 	printf '%s\n' "${dirs[@]}"
 }
