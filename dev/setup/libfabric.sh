@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # libfabric.sh: builds libfabric with the patch of patches/libfabric, with and without
-# libibmkey, and a program that transfers through it, into out/libfabric, and prints the
-# program's path. The source is Debian's. It has no configure script, and the builder root has
+# libibmkey, and the programs that transfer through it, into out/libfabric, and prints that
+# directory. The source is Debian's. It has no configure script, and the builder root has
 # no libtool, so Debian's package of that is unpacked beside it.
 
 # shellcheck source=dev/setup/config.sh
@@ -69,6 +69,8 @@ if [[ $(cat "$dir/key" 2>/dev/null) != "$key" ]]; then
 	}
 	printf '%s' "$key" >"$dir/key"
 fi
-inroot gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$dir/with/include" -o "$dir/regv" "$TEST/regv.c" \
-	-L"$dir/with/lib" -Wl,-rpath,"$dir/with/lib" -lfabric
-printf '%s\n' "$dir/regv"
+for program in regv sendv; do
+	inroot gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$dir/with/include" -o "$dir/$program" "$TEST/$program.c" \
+		-L"$dir/with/lib" -Wl,-rpath,"$dir/with/lib" -lfabric
+done
+printf '%s\n' "$dir"
