@@ -119,7 +119,7 @@ struct ibv_exp_device_attr {
 #define IBMKEY_EXP_INLINE_KLMS 5
 #define IBMKEY_EXP_INLINE_BYTES 512
 /* The bytes of the longest description with a number of ranges or blocks. */
-#define IBMKEY_EXP_BYTES(num) (sizeof(struct ib_uverbs_mkey_layout) + sizeof(uint64_t) + \
+#define IBMKEY_EXP_BYTES(num) (sizeof(struct ib_uverbs_mkey_layout) + 2 * sizeof(uint64_t) + \
 			       (size_t)(num) * sizeof(struct ibmkey_block))
 /* A ConnectX had this limit. A range may be longer here. */
 #define IBMKEY_EXP_ENTITY_SIZE (1ULL << 31)

@@ -127,7 +127,7 @@ static inline struct ibmkey_block *ibmkey_exp_blocks(const struct ibv_exp_send_w
 	return to;
 }
 
-/* Writes the description of the layout in @wr, as ibmkey_describe() does. */
+/* Writes the description of the layout in @wr, as ibmkey_describe_at() does. */
 static inline size_t ibmkey_exp_describe(const struct ibv_exp_send_wr *wr, void *to, size_t room)
 {
 	struct ibmkey_block *blocks = NULL;
@@ -153,7 +153,7 @@ static inline size_t ibmkey_exp_describe(const struct ibv_exp_send_wr *wr, void 
 		bind.ranges = ranges;
 	}
 	if (blocks || ranges)
-		bytes = ibmkey_describe(&bind, to, room);
+		bytes = ibmkey_describe_at(&bind, wr->ext_op.umr.base_addr, to, room);
 	free(blocks);
 	free(ranges);
 	return bytes;
@@ -165,7 +165,7 @@ static inline int ibmkey_exp_check_fill(const struct ibv_exp_send_wr *wr)
 	const struct ibv_exp_mkey_list_container *list = wr->ext_op.umr.memory_objects;
 	const uint32_t type = wr->ext_op.umr.umr_type, num = wr->ext_op.umr.num_mrs;
 
-	if (!num || num > IB_MKEY_MAX_ENTRIES || wr->ext_op.umr.base_addr ||
+	if (!num || num > IB_MKEY_MAX_ENTRIES ||
 	    (type != IBV_EXP_UMR_MR_LIST && type != IBV_EXP_UMR_MR_LIST_FIXED_SIZE &&
 	     type != IBV_EXP_UMR_REPEAT))
 		return EINVAL;

@@ -26,7 +26,6 @@ TEST_F(exp, requests)
 	wrong[num++].ext_op.umr.num_mrs = IB_MKEY_MAX_ENTRIES + 1;
 	wrong[num++].ext_op.umr.umr_type = 3;
 	wrong[num++].ext_op.umr.exp_access |= IBV_EXP_ACCESS_ON_DEMAND;
-	wrong[num++].ext_op.umr.base_addr = 4096;
 	/* neither inline nor with memory; memory for fewer entries */
 	wrong[num++].exp_send_flags = IBV_EXP_SEND_SIGNALED;
 	wrong[num].exp_send_flags = IBV_EXP_SEND_SIGNALED;
@@ -53,6 +52,13 @@ TEST_F(exp, requests)
 	repeat = 0;
 	wrong[0] = fill_repeat(self, 1, 1, &block, &repeat);
 	EXPECT_EQ(EINVAL, ibv_exp_post_send(self->qp, &wrong[0], &bad));
+	/* addresses that do not fit 64 bits */
+	wrong[0] = good;
+	region.length = 64;
+	wrong[0].ext_op.umr.base_addr = UINT64_MAX - 10;
+	ASSERT_EQ(0, ibv_exp_post_send(self->qp, &wrong[0], &bad));
+	EXPECT_EQ(-1, completed(self, 1));
+	ASSERT_EQ(0, mkt_pair_recover(&self->pair));
 	/* the layout before is still there */
 	EXPECT_EQ(IBV_EXP_WC_RDMA_WRITE, ran(self, write_key(self, 2, 64, 0)));
 	ASSERT_TRUE(arrived(self, 63, self->src[5063]));

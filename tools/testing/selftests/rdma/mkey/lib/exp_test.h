@@ -22,6 +22,7 @@ FIXTURE(exp)
 	struct mkt_pair pair;
 	struct ibv_qp *qp;
 	struct ibv_mr *key;
+	uint64_t base;		/* the address of its first byte */
 	uint8_t *src, *dst;
 	struct ibv_mr *src_mr, *dst_mr;
 };
@@ -133,6 +134,7 @@ static inline struct ibv_exp_send_wr fill(FIXTURE_DATA(exp) *self, uint64_t wr_i
 
 	wr.ext_op.umr.exp_access = IBV_EXP_ACCESS_LOCAL_WRITE;
 	wr.ext_op.umr.modified_mr = self->key;
+	wr.ext_op.umr.base_addr = self->base;
 	wr.ext_op.umr.num_mrs = num;
 	return wr;
 }
@@ -183,7 +185,7 @@ static inline struct ibv_exp_send_wr write_key(FIXTURE_DATA(exp) *self, uint64_t
 		.num_sge = 1,
 	};
 
-	sge = (struct ibv_sge) { 0, length, self->key->lkey };
+	sge = (struct ibv_sge) { self->base, length, self->key->lkey };
 	wr.wr.rdma.remote_addr = (uintptr_t)self->dst + to;
 	wr.wr.rdma.rkey = self->dst_mr->rkey;
 	return wr;
