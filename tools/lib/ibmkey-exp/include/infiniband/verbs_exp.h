@@ -140,7 +140,7 @@ static inline int ibv_exp_query_device(struct ibv_context *context,
 	memset(attr, 0, sizeof(*attr));
 	memcpy(attr, &device, offsetof(struct ibv_exp_device_attr, comp_mask));
 	attr->reserved = 0;
-	attr->exp_device_cap_flags = device.device_cap_flags;
+	attr->exp_device_cap_flags = device.device_cap_flags | IBV_EXP_DEVICE_MR_ALLOCATE;
 	attr->comp_mask = asked & (IBV_EXP_DEVICE_ATTR_EXP_CAP_FLAGS |
 				   IBV_EXP_DEVICE_ATTR_COMP_MASK_2);
 	if (ibmkey_query_caps(context, &caps) || (caps.flags & needs) != needs)
@@ -223,10 +223,11 @@ static inline int ibmkey_exp_access(uint64_t exp_access, unsigned int *access)
 	return exp_access & ~(uint64_t)known ? EINVAL : 0;
 }
 
-/* Translates access flags for an MR with memory. */
+/* Translates access flags for an MR with memory. Ignores IBV_EXP_ACCESS_ALLOCATE_MR. */
 static inline int ibmkey_exp_mr_access(uint64_t exp_access, unsigned int *access)
 {
-	int err = ibmkey_exp_access(exp_access & ~(uint64_t)IBV_EXP_ACCESS_ON_DEMAND, access);
+	const uint64_t others = IBV_EXP_ACCESS_ON_DEMAND | IBV_EXP_ACCESS_ALLOCATE_MR;
+	int err = ibmkey_exp_access(exp_access & ~others, access);
 
 	if (exp_access & IBV_EXP_ACCESS_ON_DEMAND)
 		*access |= IBV_ACCESS_ON_DEMAND;
@@ -235,16 +236,16 @@ static inline int ibmkey_exp_mr_access(uint64_t exp_access, unsigned int *access
 
 static inline struct ibv_mr *ibv_exp_reg_mr(struct ibv_exp_reg_mr_in *in)
 {
+	const int allocates = !!(in->exp_access & IBV_EXP_ACCESS_ALLOCATE_MR);
 	unsigned int access;
 
-	if (in->exp_access & IBV_EXP_ACCESS_ALLOCATE_MR) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	if (in->comp_mask || ibmkey_exp_mr_access(in->exp_access, &access)) {
+	if (in->comp_mask || ibmkey_exp_mr_access(in->exp_access, &access) ||
+	    (allocates && in->addr)) {
 		errno = EINVAL;
 		return NULL;
 	}
+	if (allocates)
+		return ibmkey_reg_alloc(in->pd, in->length, access);
 	return ibv_reg_mr(in->pd, in->addr, in->length, access);
 }
 
@@ -256,11 +257,14 @@ static inline int ibv_exp_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *
 
 	if (attr && attr->comp_mask)
 		return EINVAL;
+	if (flags & ~(IBV_EXP_REREG_MR_CHANGE_TRANSLATION | IBV_EXP_REREG_MR_CHANGE_PD |
+		      IBV_EXP_REREG_MR_CHANGE_ACCESS))
+		return EINVAL;
 	if (flags & IBV_EXP_REREG_MR_CHANGE_ACCESS) {
-		if (exp_access & IBV_EXP_ACCESS_ALLOCATE_MR)
-			return EOPNOTSUPP;
 		if (ibmkey_exp_mr_access(exp_access, &access))
 			return EINVAL;
+		if (exp_access & IBV_EXP_ACCESS_ALLOCATE_MR)
+			flags |= IBMKEY_REREG_ALLOC;
 	}
 	return ibmkey_rereg_mr(mr, flags, pd, addr, length, access);
 }
@@ -437,6 +441,17 @@ static inline struct ibv_qp *ibv_exp_create_qp(struct ibv_context *context,
 		attr->cap = wants.cap;
 	return qp;
 }
+
+/* As in MLNX_OFED, ibv_dereg_mr() also frees the memory of IBV_EXP_ACCESS_ALLOCATE_MR. */
+static inline int ibmkey_exp_dereg_mr(struct ibv_mr *mr)
+{
+	/* EINVAL: the library has allocated no memory for this MR. */
+	int err = mr->addr ? ibmkey_dereg(mr) : EINVAL;
+
+	return err == EINVAL ? ibv_dereg_mr(mr) : err;
+}
+
+#define ibv_dereg_mr(mr) ibmkey_exp_dereg_mr(mr)
 
 #ifdef __cplusplus
 }

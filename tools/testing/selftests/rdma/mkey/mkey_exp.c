@@ -3,6 +3,8 @@
  * subject: A program of the experimental verbs of MLNX_OFED, compiled against verbs_exp.h: keys
  * that work requests fill and invalidate.
  */
+#include <sys/mman.h>
+
 #include "exp_test.h"
 
 /* The pattern of such programs: fill, use, invalidate. The requests of a list execute in order. */
@@ -289,9 +291,53 @@ TEST_F(exp, rereg)
 	EXPECT_EQ(0, memcmp(self->dst, self->src + 8192, 64));
 	attr.comp_mask = 1;
 	EXPECT_EQ(EINVAL, ibv_exp_rereg_mr(mr, 0, NULL, NULL, 0, 0, &attr));
+	EXPECT_EQ(EINVAL, ibv_exp_rereg_mr(mr, 1 << 16, NULL, NULL, 0, 0, NULL));
 	EXPECT_EQ(EINVAL, ibv_exp_rereg_mr(mr, IBV_EXP_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 					   1ULL << 40, NULL));
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+static bool is_mapped(void *page)
+{
+	unsigned char resident;
+
+	return !mincore(page, 1, &resident);
+}
+
+/* MRs whose memory the library allocates and frees */
+TEST_F(exp, allocated_memory)
+{
+	const uint64_t access = IBV_EXP_ACCESS_LOCAL_WRITE | IBV_EXP_ACCESS_ALLOCATE_MR;
+	struct ibv_exp_reg_mr_in in = {
+		.pd = self->dev[0].pd,
+		.length = 8192,
+		.exp_access = access,
+	};
+	struct ibv_exp_mem_region region;
+	struct ibv_mr *mr;
+	void *former;
+
+	mr = ibv_exp_reg_mr(&in);
+	ASSERT_NE(NULL, mr);
+	ASSERT_NE(NULL, mr->addr);
+	memcpy(mr->addr, self->src, 64);
+	region = (struct ibv_exp_mem_region) { (uintptr_t)mr->addr, mr, 64 };
+	EXPECT_EQ(IBV_EXP_WC_UMR, ran(self, fill_list(self, 1, 1, &region)));
+	EXPECT_EQ(IBV_EXP_WC_RDMA_WRITE, ran(self, write_key(self, 2, 64, 0)));
+	ASSERT_TRUE(arrived(self, 63, self->src[63]));
+	EXPECT_EQ(0, memcmp(self->dst, self->src, 64));
+	EXPECT_EQ(IBV_EXP_WC_UMR, ran(self, invalidate(self, 3)));
+
+	former = mr->addr;
+	ASSERT_EQ(0, ibv_exp_rereg_mr(mr, IBV_EXP_REREG_MR_CHANGE_TRANSLATION |
+				      IBV_EXP_REREG_MR_CHANGE_ACCESS, NULL, NULL, 16384, access,
+				      NULL));
+	EXPECT_NE(former, mr->addr);
+	EXPECT_FALSE(is_mapped(former));
+	EXPECT_EQ(16384, mr->length);
+	former = mr->addr;
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	EXPECT_FALSE(is_mapped(former));
 }
 
 TEST_F(exp, queries)
@@ -316,6 +362,7 @@ TEST_F(exp, queries)
 	EXPECT_EQ(IBV_EXP_DEVICE_ATTR_UMR_FIXED_SIZE_CAPS, attr.comp_mask_2);
 	EXPECT_TRUE(attr.exp_device_cap_flags & IBV_EXP_DEVICE_UMR);
 	EXPECT_TRUE(attr.exp_device_cap_flags & IBV_EXP_DEVICE_UMR_FIXED_SIZE);
+	EXPECT_TRUE(attr.exp_device_cap_flags & IBV_EXP_DEVICE_MR_ALLOCATE);
 	EXPECT_EQ(device.device_cap_flags, (uint32_t)attr.exp_device_cap_flags);
 	EXPECT_EQ(self->dev[0].caps.max_entries, attr.umr_caps.max_klm_list_size);
 	EXPECT_EQ(self->dev[0].caps.max_depth, attr.umr_caps.max_umr_recursion_depth);
