@@ -14,35 +14,10 @@ source "$here/rdma-core.sh" 2>/dev/null || source "$here/lib/rdma-core.sh"
 ((UID == 0)) || skip_all "not root"
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
 modinfo -n ib_uverbs &>/dev/null || skip_all "ib_uverbs is not a module"
-netdev=()
-for i in 0 1; do
-	netdev[i]=$(netdev_of $i)
-	[[ -n ${netdev[i]} ]] || skip_all "no device ${dev[i]}"
-done
+find_netdevs
 
 loaded() { [[ -d /sys/module/$1 ]]; }
 has_link() { in_ns "$1" rdma link show "${dev[$1]}/1" &>/dev/null; }
-
-# The limit ends a wait for an event that never happens. No test measures time.
-until_true() {
-	local n
-	for ((n = 0; n < 1800; n++)); do
-		"$@" && return
-		sleep 0.1
-	done
-	echo "still not: $*"
-	return 1
-}
-
-usable() { in_ns "$1" rdma link show "${dev[$1]}/1" | grep -q 'state ACTIVE'; }
-
-link_add() {
-	in_ns "$1" rdma link add "${dev[$1]}" type rxe netdev "${netdev[$1]}" &&
-		until_true usable "$1"
-}
-link_delete() { in_ns "$1" rdma link delete "${dev[$1]}"; }
-links_add() { link_add 0 && link_add 1; }
-links_delete() { link_delete 0 && link_delete 1; }
 
 # After a process has ended, a work item drops its references to the module.
 unload() {

@@ -77,3 +77,33 @@ program() {
 		return 1
 	fi
 }
+
+# until_true COMMAND...: waits until COMMAND succeeds. The limit ends a wait for an event that
+# never happens. No test measures time.
+until_true() {
+	local n
+	for ((n = 0; n < 1800; n++)); do
+		"$@" && return
+		sleep 0.1
+	done
+	echo "still not: $*"
+	return 1
+}
+
+# find_netdevs: for a test that deletes the links of the devices, and adds them again
+find_netdevs() {
+	local i
+	netdev=()
+	for i in 0 1; do
+		netdev[i]=$(netdev_of $i)
+		[[ -n ${netdev[i]} ]] || skip_all "no device ${dev[i]}"
+	done
+}
+usable() { in_ns "$1" rdma link show "${dev[$1]}/1" | grep -q 'state ACTIVE'; }
+link_add() {
+	in_ns "$1" rdma link add "${dev[$1]}" type rxe netdev "${netdev[$1]}" &&
+		until_true usable "$1"
+}
+link_delete() { in_ns "$1" rdma link delete "${dev[$1]}"; }
+links_add() { link_add 0 && link_add 1; }
+links_delete() { link_delete 0 && link_delete 1; }
