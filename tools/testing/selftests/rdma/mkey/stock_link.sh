@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # subject: A link of rxe that cannot be added leaves nothing: its UDP port is free as soon as no
-# link is left in the network namespace. It needs no ib_mkey.
+# link is left in the network namespace. A link that was down while a connection ended makes
+# connections again. It needs no ib_mkey.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -46,7 +47,34 @@ beside_another() {
 	sockets_are 0 && ((rc == 0))
 }
 
-plan 2
+# What ends the connection is sent while there is no route for it.
+down_and_up() {
+	local server client rc=0
+	ip -n $ns link add mklink2 type dummy && ip -n $ns addr add 10.9.8.1/24 dev mklink2 &&
+		ip -n $ns link set mklink2 up && add mklink2 mklink && until_true active || return
+	ip netns exec $ns rping -s -P -a 10.9.8.1 >/dev/null 2>&1 & server=$!
+	until_true listening || rc=1
+	ip netns exec $ns rping -c -a 10.9.8.1 >/dev/null 2>&1 & client=$!
+	until_true connected || rc=1
+	ip -n $ns link set mklink2 down
+	kill -KILL $client
+	wait $client
+	ip -n $ns link set mklink2 up
+	ip netns exec $ns timeout 30 rping -c -a 10.9.8.1 -C 1 || rc=1
+	kill -KILL $server
+	wait $server
+	ip netns exec $ns rdma link delete mklink && ((rc == 0))
+}
+active() { grep -q ACTIVE /sys/class/infiniband/mklink/ports/1/state; }
+listening() { rdma resource show cm_id link mklink/1 | grep -q 'state LISTEN'; }
+connected() { rdma resource show qp link mklink/1 | grep -q 'type RC state RTS'; }
+
+plan 3
 check "a link that cannot be added leaves no socket" alone
 check "a link that cannot be added beside another leaves no reference" beside_another
+if command -v rping >/dev/null; then
+	check "a link makes connections after it was down" down_and_up
+else
+	skip "a link makes connections after it was down" "no rping"
+fi
 ktap_finished
