@@ -63,7 +63,25 @@ module_config() {
 }
 
 # rxe's source, which is built with the module.
-rxe_source() { "$TOP/scripts/rxe-source" "$(kernel_source)" "$TOP/out/$K_ID/modules" || exit; }
+rxe_source() {
+	"$TOP/scripts/rxe-source" "$(kernel_source)" "$TOP/out/$K_ID/modules" || exit
+	nvme_source
+}
+
+# nvme-rdma with patches/nvme, which is a module of the selftests, for a kernel with nvme-rdma.
+nvme_source() {
+	local out=$TOP/out/$K_ID/modules/tools/testing/selftests/rdma/mkey/test_modules
+	local from to=$out/nvme_rdma_gaps.c
+	from=$(kernel_source)/drivers/nvme/host/rdma.c
+	if [[ ! -f $from ]] || ! grep -qx CONFIG_NVME_RDMA=m "$(kernel_build)/.config"; then
+		rm -f "$to"
+		return
+	fi
+	mkdir -p "$out"
+	cat "$TOP"/patches/nvme/*.patch | patch -s -f -o "$to.tmp" "$from" ||
+		die "patches/nvme does not apply to nvme-rdma of Linux $K_VERSION ($from)"
+	if cmp -s "$to.tmp" "$to"; then rm "$to.tmp"; else mv "$to.tmp" "$to"; fi
+}
 
 build_module() {
 	local out=$TOP/out/$K_ID/modules kept
@@ -83,7 +101,7 @@ build_module() {
 MODULES=
 module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
 MODULE_DIRS=(Kbuild scripts patches/rxe drivers include rust/bindings rust/helpers rust/kernel rust/layout/src)
-MODULE_USERS=(samples/kernel tools/testing/selftests/rdma/mkey/test_modules)
+MODULE_USERS=(samples/kernel tools/testing/selftests/rdma/mkey/test_modules patches/nvme)
 module_key() { # MODULES
 	local dirs=("${MODULE_DIRS[@]}")
 	[[ $1 == -alone ]] || dirs+=("${MODULE_USERS[@]}")
