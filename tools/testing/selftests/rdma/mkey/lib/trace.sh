@@ -19,15 +19,16 @@ trace_can() {
 	[[ -e $tracing/kprobe_events ]]
 }
 
-# Counts from now on. SG_GAPS is 1, MEM_REG is 0.
+# Counts from now on. SG_GAPS is 1, MEM_REG is 0. Without ib_mkey, nothing counts its operations.
 trace_start() {
 	local events=$tracing/events/${trace_group:?}
+	local own="p:$trace_group/reg ib_mkey:execute"$'\n'"p:$trace_group/inv ib_mkey:invalidate_mr"
+	[[ -d /sys/module/ib_mkey ]] || own=
 	cat >>"$tracing"/kprobe_events <<-END &&
 		p:$trace_group/gaps ib_alloc_mr type=%si:u32
 		p:$trace_group/other ib_alloc_mr type=%si:u32
 		p:$trace_group/map ib_map_mr_sg
-		p:$trace_group/reg ib_mkey:execute
-		p:$trace_group/inv ib_mkey:invalidate_mr
+		$own
 	END
 		echo 'type == 1' >"$events/gaps/filter" &&
 		echo 'type != 1' >"$events/other/filter" &&
@@ -50,6 +51,14 @@ trace_with_gaps() {
 	gaps=$(trace_calls gaps) other=$(trace_calls other)
 	echo "$gaps MRs with gaps, $other of another type"
 	((gaps >= $1 && other == 0))
+}
+
+# trace_without_gaps N: no MR is of the type with gaps, and more than N requests were mapped
+trace_without_gaps() {
+	local gaps other map
+	gaps=$(trace_calls gaps) other=$(trace_calls other) map=$(trace_hits map)
+	echo "$gaps MRs with gaps, $other of another type, $map mapped"
+	((gaps == 0 && other > 0 && map > $1))
 }
 
 # trace_registered N: more than N requests were mapped, registered and invalidated, by ib_mkey
