@@ -166,6 +166,33 @@ static int fail_dm_reg(FIXTURE_DATA(fail_nth) *self)
 	return self->mr ? 0 : errno;
 }
 
+/* memory on demand: a part of a process's addresses, and all of them */
+static int fail_on_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mr = ibv_reg_mr(self->c.dev.pd, self->c.arena.mem[0].host, 8192,
+			      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	return self->mr ? 0 : errno;
+}
+
+static int fail_implicit(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mr = ibv_reg_mr(self->c.dev.pd, NULL, SIZE_MAX,
+			      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	return self->mr ? 0 : errno;
+}
+
+static int fail_prefetch(FIXTURE_DATA(fail_nth) *self)
+{
+	return mkt_raw_advise(self->c.dev.pd, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH,
+			      IB_UVERBS_ADVISE_MR_FLAG_FLUSH,
+			      (uintptr_t)self->c.arena.mem[0].host, 8, self->mr->lkey);
+}
+
+static int fail_prefetched(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	return ibv_dereg_mr(self->mr);
+}
+
 static int fail_dm_registered(FIXTURE_DATA(fail_nth) *self, int err)
 {
 	return err ? 0 : ibv_dereg_mr(self->mr);
@@ -222,6 +249,12 @@ FIXTURE_VARIANT_ADD(fail_nth, dm_view) {
 	.what = DM_VIEW, .before = fail_dm_alloc, .run = fail_export, .after = fail_exported,
 };
 FIXTURE_VARIANT_ADD(fail_nth, dm_reg) { .run = fail_dm_reg, .after = fail_dm_registered };
+FIXTURE_VARIANT_ADD(fail_nth, on_demand) { .run = fail_on_demand, .after = fail_dm_registered };
+FIXTURE_VARIANT_ADD(fail_nth, implicit) { .run = fail_implicit, .after = fail_dm_registered };
+FIXTURE_VARIANT_ADD(fail_nth, prefetch) {
+	/* the part is made by a work item, which has no faults */
+	.before = fail_implicit, .run = fail_prefetch, .after = fail_prefetched,
+};
 
 FIXTURE_SETUP(fail_nth)
 {

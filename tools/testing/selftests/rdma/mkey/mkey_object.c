@@ -157,10 +157,6 @@ TEST_F(object, leaf_busy)
 /* operations of ordinary MRs that keys refuse */
 TEST_F(object, not_a_region)
 {
-	struct ibv_sge sge = {
-		.length = 100,
-		.lkey = self->key->lkey,
-	};
 	struct ibmkey_info info;
 
 	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
@@ -170,8 +166,6 @@ TEST_F(object, not_a_region)
 				   self->dev.pd, 0));
 	EXPECT_NE(0, mkt_raw_rereg(self->key, IBV_REREG_MR_CHANGE_TRANSLATION,
 				   self->dev.pd, MKT_ACCESS_ALL));
-	EXPECT_NE(0, ibv_advise_mr(self->dev.pd, IBV_ADVISE_MR_ADVICE_PREFETCH,
-				   IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
 	/* and MRs refuse operations of keys */
 	EXPECT_EQ(EINVAL, ibmkey_unbind(self->arena.leaf[0].mr));
 	EXPECT_EQ(EINVAL, ibmkey_query(self->arena.leaf[0].mr, &info));

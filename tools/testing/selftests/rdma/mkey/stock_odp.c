@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: MRs on demand that requests name directly: every byte, at every offset, also if the
- * addresses of the MR are not those of the process. It needs no ib_mkey.
+ * addresses of the MR are not those of the process; prefetches, and the statistics of page faults.
+ * They need no ib_mkey.
  * needs: on-demand
  */
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
-#include "raw.h"
+#include "odp.h"
 
 #define SIZE (64 * 1024)
-#define PAGE 4096
+#define PAGE MKT_PAGE
 #define PAGES 8
+
+#define PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
+#define PREFETCH_WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
+#define NO_FAULT IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
+#define NOW IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 
 FIXTURE(odp)
 {
@@ -143,24 +149,16 @@ TEST_F(odp, refused)
 /* the numbers of the pages that are mapped, as bits */
 static unsigned int odp_mapped(uint8_t *memory)
 {
-	unsigned char pages[PAGES];
-	unsigned int i, mapped = 0;
-
-	if (mincore(memory, PAGES * PAGE, pages))
-		return ~0u;
-	for (i = 0; i < PAGES; i++)
-		mapped |= (pages[i] & 1) << i;
-	return mapped;
+	return mkt_mapped(memory, PAGES);
 }
 
 /* memory that has never been touched, and an MR over it from byte @offset on */
 static uint8_t *odp_untouched(FIXTURE_DATA(odp) *self, uint64_t shift, unsigned int access,
 			      struct ibv_mr **mr)
 {
-	uint8_t *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *memory = mkt_untouched(PAGES * PAGE);
 
-	if (memory == MAP_FAILED)
+	if (!memory)
 		return NULL;
 	*mr = ibv_reg_mr_iova(self->s.dev[1].pd, memory, PAGES * PAGE,
 			      (uintptr_t)memory + shift, access);
@@ -243,10 +241,16 @@ TEST_F(odp, flush_large)
 	munmap(memory, length);
 }
 
+/* a request of side 0 for @length bytes from @addr on of @mr; returns its status */
+static int odp_access(FIXTURE_DATA(odp) *self, enum mkt_op op, const struct ibv_mr *mr,
+		      uint64_t addr, uint32_t length)
+{
+	return mkt_touch(&self->s, mr->rkey, op, addr, length);
+}
+
 TEST_F(odp, prefetch)
 {
-	const uint32_t now = IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
-	struct ibv_pd *pd = self->s.dev[1].pd;
+	struct ibv_pd *pd = self->s.dev[1].pd, *other;
 	uint8_t *memory;
 	struct ibv_mr *mr;
 	uint64_t addr;
@@ -255,28 +259,301 @@ TEST_F(odp, prefetch)
 			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND, &mr);
 	ASSERT_NE(NULL, memory);
 	addr = (uintptr_t)memory + variant->shift;
-	EXPECT_EQ(0, mkt_raw_advise(pd, now, addr + 3 * PAGE - 1, 2, mr->lkey));
+	EXPECT_EQ(0, mkt_raw_advise(pd, PREFETCH, NOW, addr + 3 * PAGE - 1, 2, mr->lkey));
 	EXPECT_EQ(0x0c, odp_mapped(memory));
 	/* outside of the MR */
-	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, now, addr - 1, 2, mr->lkey));
-	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, now, addr + PAGES * PAGE - 1, 2, mr->lkey));
-	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, 0, addr + PAGES * PAGE, 1, mr->lkey));
-	/* ib_mkey and rxe have different errno values for an lkey that does not exist */
-	EXPECT_NE(0, mkt_raw_advise(pd, now, addr, 2, mr->lkey ^ 0x5500));
+	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW, addr - 1, 2, mr->lkey));
+	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW, addr + PAGES * PAGE - 1, 2, mr->lkey));
+	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, 0, addr + PAGES * PAGE, 1, mr->lkey));
+	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, NO_FAULT, NOW, addr + PAGES * PAGE, 1, mr->lkey));
+	/* an lkey that does not exist, and that of another PD */
+	EXPECT_EQ(EINVAL, mkt_raw_advise(pd, PREFETCH, NOW, addr, 2, mr->lkey ^ 0x5500));
+	other = ibv_alloc_pd(self->s.dev[1].ctx);
+	ASSERT_NE(NULL, other);
+	EXPECT_EQ(EINVAL, mkt_raw_advise(other, PREFETCH, NOW, addr, 2, mr->lkey));
+	EXPECT_EQ(EINVAL, mkt_raw_advise(other, PREFETCH, 0, addr, 2, mr->lkey));
+	EXPECT_EQ(0, ibv_dealloc_pd(other));
+	/* the MR is not for writing */
+	EXPECT_EQ(EPERM, mkt_raw_advise(pd, PREFETCH_WRITE, NOW, addr, 2, mr->lkey));
+	/* unknown advice, and an unknown flag */
+	EXPECT_EQ(EOPNOTSUPP, mkt_raw_advise(pd, NO_FAULT + 1, NOW, addr, 2, mr->lkey));
+	EXPECT_EQ(EINVAL, mkt_raw_advise(pd, PREFETCH, NOW << 1, addr, 2, mr->lkey));
 	EXPECT_EQ(0x0c, odp_mapped(memory));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	munmap(memory, PAGES * PAGE);
 }
 
-/* an MR that is not on demand has no pages to fault in */
+/* an MR that is not on demand has all its pages */
 TEST_F(odp, prefetch_ordinary)
 {
 	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
 	struct ibv_pd *pd = self->s.dev[1].pd;
+	struct mkt_odp_stats stats;
 
-	EXPECT_EQ(EINVAL, mkt_raw_advise(pd, IB_UVERBS_ADVISE_MR_FLAG_FLUSH, leaf->addr, 8,
+	EXPECT_EQ(0, mkt_raw_advise(pd, PREFETCH_WRITE, NOW, leaf->addr, 8, leaf->mr->lkey));
+	EXPECT_EQ(0, mkt_raw_advise(pd, PREFETCH, 0, leaf->addr, 8, leaf->mr->lkey));
+	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW, leaf->addr + leaf->length, 1,
 					 leaf->mr->lkey));
-	EXPECT_EQ(EINVAL, mkt_raw_advise(pd, 0, leaf->addr, 8, leaf->mr->lkey));
+	EXPECT_EQ(ENODATA, mkt_odp_stats(&self->s.dev[1], leaf->mr, &stats));
+}
+
+/* what was prefetched, and for what: the statistics of the MR say whether a page was missing */
+TEST_F(odp, prefetched)
+{
+	struct mkt_dev *dev = &self->s.dev[1];
+	struct mkt_odp_stats stats;
+	uint8_t *memory;
+	struct ibv_mr *mr;
+	uint64_t addr;
+
+	memory = odp_untouched(self, variant->shift, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
+	ASSERT_NE(NULL, memory);
+	addr = (uintptr_t)memory + variant->shift;
+
+	/* for writing: two pages */
+	ASSERT_EQ(0, mkt_raw_advise(dev->pd, PREFETCH_WRITE, NOW, addr + PAGE - 1, 2, mr->lkey));
+	ASSERT_EQ(0x03, odp_mapped(memory));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_WRITE, mr, addr, 2 * PAGE));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(2, stats.prefetch);
+	EXPECT_EQ(0, stats.faults);
+
+	/* for reading: a read finds the page, and a write faults once */
+	ASSERT_EQ(0, mkt_raw_advise(dev->pd, PREFETCH, NOW, addr + 2 * PAGE, 1, mr->lkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_READ, mr, addr + 2 * PAGE, 8));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(3, stats.prefetch);
+	EXPECT_EQ(0, stats.faults);
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_WRITE, mr, addr + 2 * PAGE, 8));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_WRITE, mr, addr + 2 * PAGE, 8));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(1, stats.faults);
+	EXPECT_EQ(1, stats.faults_handled);
+
+	/* without faults: nothing comes, except for what the process has touched */
+	ASSERT_EQ(0, mkt_raw_advise(dev->pd, NO_FAULT, NOW, addr + 3 * PAGE, 2 * PAGE, mr->lkey));
+	ASSERT_EQ(0x07, odp_mapped(memory));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(3, stats.prefetch);
+	memory[3 * PAGE] = 1;
+	ASSERT_EQ(0, mkt_raw_advise(dev->pd, NO_FAULT, NOW, addr + 3 * PAGE, 2 * PAGE, mr->lkey));
+	ASSERT_EQ(0x0f, odp_mapped(memory));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_WRITE, mr, addr + 3 * PAGE, 8));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(4, stats.prefetch);
+	EXPECT_EQ(1, stats.faults);
+
+	/* a work item does it */
+	ASSERT_EQ(0, mkt_raw_advise(dev->pd, PREFETCH_WRITE, 0, addr + 5 * PAGE, 2 * PAGE,
+				    mr->lkey));
+	ASSERT_TRUE(mkt_until(!mkt_odp_stats(dev, mr, &stats) && stats.prefetch == 6));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_WRITE, mr, addr + 5 * PAGE, 2 * PAGE));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(1, stats.faults);
+	EXPECT_EQ(0x6f, odp_mapped(memory));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	munmap(memory, PAGES * PAGE);
+}
+
+TEST_F(odp, statistics)
+{
+	struct mkt_dev *dev = &self->s.dev[1];
+	struct mkt_odp_stats stats;
+	uint8_t *memory;
+	struct ibv_mr *mr;
+	uint64_t addr;
+
+	memory = odp_untouched(self, variant->shift, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
+	ASSERT_NE(NULL, memory);
+	addr = (uintptr_t)memory + variant->shift;
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(0, stats.faults + stats.faults_handled + stats.invalidations +
+		     stats.invalidations_handled + stats.prefetch);
+
+	/* one access of two pages, and each kind of atomic */
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_WRITE, mr, addr + PAGE - 1, 2));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_FETCH_ADD, mr, addr + 4 * PAGE, 8));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_ATOMIC_WRITE, mr, addr + 5 * PAGE, 8));
+	/* which are there now */
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_READ, mr, addr + PAGE - 1, 2));
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_CMP_SWAP, mr, addr + 4 * PAGE, 8));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(4, stats.faults);
+	EXPECT_EQ(3, stats.faults_handled);
+	EXPECT_EQ(0, stats.invalidations);
+	EXPECT_EQ(0, stats.invalidations_handled);
+
+	/* two of the pages go, and others that the device has not */
+	ASSERT_EQ(0, madvise(memory, 4 * PAGE, MADV_DONTNEED));
+	ASSERT_EQ(0, madvise(memory + 6 * PAGE, PAGE, MADV_DONTNEED));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(2, stats.invalidations);
+	EXPECT_EQ(1, stats.invalidations_handled);
+
+	/* an access that fails */
+	ASSERT_EQ(0, munmap(memory + 7 * PAGE, PAGE));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, mr->rkey, MKT_READ,
+						 addr + 7 * PAGE, 8));
+	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
+	EXPECT_EQ(4, stats.faults);
+	EXPECT_EQ(3, stats.faults_handled);
+	EXPECT_EQ(0, stats.prefetch);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	munmap(memory, PAGES * PAGE);
+}
+
+/* an MR over addresses that get their memory later */
+TEST_F(odp, late)
+{
+	uint8_t *plain = (void *)(uintptr_t)self->s.plain[0].addr;
+	uint8_t *memory = mkt_untouched(PAGES * PAGE);
+	struct ibv_mr *mr;
+	uint64_t addr;
+
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, munmap(memory, PAGES * PAGE));
+	mr = ibv_reg_mr_iova(self->s.dev[1].pd, memory, PAGES * PAGE,
+			     (uintptr_t)memory + variant->shift,
+			     MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	ASSERT_NE(NULL, mr);
+	addr = (uintptr_t)memory + variant->shift;
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, mr->rkey, MKT_WRITE, addr, 8));
+	EXPECT_EQ(EFAULT, mkt_raw_advise(self->s.dev[1].pd, PREFETCH, NOW, addr, 8, mr->lkey));
+	ASSERT_EQ(memory, mmap(memory, PAGES * PAGE, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+	mkt_rand_bytes(&self->s.rng, plain, 3 * PAGE);
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_WRITE, mr, addr + 100, 3 * PAGE));
+	EXPECT_EQ(0, memcmp(memory + 100, plain, 3 * PAGE));
+	mkt_rand_bytes(&self->s.rng, memory + 100, 3 * PAGE);
+	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_READ, mr, addr + 100, 3 * PAGE));
+	EXPECT_EQ(0, memcmp(memory + 100, plain, 3 * PAGE));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	munmap(memory, PAGES * PAGE);
+}
+
+/* rdma-core's header lacks these two */
+#define SUPPORT_FLUSH (1u << 6)
+#define SUPPORT_ATOMIC_WRITE (1u << 7)
+
+/*
+ * Each operation that the device announces for memory on demand works: the queue pairs have @flags,
+ * and side @side, with the memory or without it, posts @op.
+ */
+static const struct {
+	unsigned int flags;
+	uint32_t cap;
+	enum mkt_op op;
+	unsigned int side;
+} announced_ops[] = {
+	{ 0, IBV_ODP_SUPPORT_SEND, MKT_SEND, 1 },
+	{ 0, IBV_ODP_SUPPORT_RECV, MKT_SEND, 0 },
+	{ 0, IBV_ODP_SUPPORT_WRITE, MKT_WRITE, 0 },
+	{ 0, IBV_ODP_SUPPORT_WRITE, MKT_WRITE, 1 },
+	{ 0, IBV_ODP_SUPPORT_READ, MKT_READ, 0 },
+	{ 0, IBV_ODP_SUPPORT_READ, MKT_READ, 1 },
+	{ 0, IBV_ODP_SUPPORT_ATOMIC, MKT_FETCH_ADD, 0 },
+	{ 0, IBV_ODP_SUPPORT_ATOMIC, MKT_CMP_SWAP, 0 },
+	{ 0, SUPPORT_FLUSH, MKT_FLUSH, 0 },
+	{ 0, SUPPORT_ATOMIC_WRITE, MKT_ATOMIC_WRITE, 0 },
+	{ MKT_QP_SRQ, IBV_ODP_SUPPORT_SRQ_RECV, MKT_SEND, 0 },
+	{ MKT_QP_UD, IBV_ODP_SUPPORT_SEND, MKT_SEND, 1 },
+	{ MKT_QP_UD, IBV_ODP_SUPPORT_RECV, MKT_SEND, 0 },
+	{ MKT_QP_UD | MKT_QP_SRQ, IBV_ODP_SUPPORT_SRQ_RECV, MKT_SEND, 0 },
+};
+
+/* a FLUSH to persistence of a page that is not there; the MR above is not for that */
+static int flush_absent(FIXTURE_DATA(odp) *self, struct mkt_pair *pair)
+{
+	const unsigned int access = MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND |
+				    IBV_ACCESS_FLUSH_PERSISTENT;
+	struct mkt_wr wr = { .op = MKT_FLUSH, .flush_length = 8, .persistent = true };
+	struct ibv_mr *mr;
+	uint8_t *memory;
+	int status;
+
+	memory = odp_untouched(self, 0, access, &mr);
+	if (!memory)
+		return -1;
+	wr.rkey = mr->rkey;
+	wr.remote_addr = (uintptr_t)memory;
+	status = mkt_status(pair, 0, &wr);
+	if (ibv_dereg_mr(mr) || munmap(memory, PAGES * PAGE))
+		return -1;
+	return status;
+}
+
+/* the bytes before those of a datagram */
+#define GRH 40
+
+/* a datagram of side @side to or from the MR; nothing compares the arenas afterwards */
+static int datagram(FIXTURE_DATA(odp) *self, uint64_t shift, struct mkt_pair *pair,
+		    unsigned int side)
+{
+	struct mkt_end *end[2] = { &self->s.plain[0], &self->end };
+	uint8_t *at[2] = {
+		(void *)(uintptr_t)end[0]->addr, (void *)(uintptr_t)(end[1]->addr - shift),
+	};
+	struct mkt_wr wr = {
+		.op = MKT_SEND,
+		.sge[0] = { end[side]->addr, 8, end[side]->mr->lkey },
+		.num_sge = 1,
+	};
+	struct mkt_wr recv = {
+		.sge[0] = { end[!side]->addr, GRH + 8, end[!side]->mr->lkey },
+		.num_sge = 1,
+	};
+	struct mkt_result result;
+	int err;
+
+	mkt_rand_bytes(&self->s.rng, at[side], 8);
+	err = mkt_exec(pair, side, &wr, &recv, &result);
+	if (err)
+		return err;
+	if (result.status != IBV_WC_SUCCESS || result.recv_status != IBV_WC_SUCCESS)
+		return EIO;
+	return memcmp(at[side], at[!side] + GRH, 8) ? EBADMSG : 0;
+}
+
+TEST_F(odp, announced)
+{
+	unsigned int i, seen[2] = { 0 };
+	struct ibv_device_attr_ex attr;
+
+	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
+	EXPECT_EQ(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT, attr.odp_caps.general_caps);
+	for (i = 0; i < ARRAY_SIZE(announced_ops); i++) {
+		unsigned int flags = announced_ops[i].flags;
+		struct mkt_xfer xfer = {
+			.op = announced_ops[i].op,
+			.side = announced_ops[i].side,
+			.end = { &self->s.plain[0], &self->end },
+			.offset[1] = 3,
+			.length = 8,
+			.num_sge = 1,
+			.swap_add = 5,
+		};
+		struct mkt_pair pair;
+		uint32_t caps;
+
+		caps = flags & MKT_QP_UD ? attr.odp_caps.per_transport_caps.ud_odp_caps :
+					   attr.odp_caps.per_transport_caps.rc_odp_caps;
+		seen[!!(flags & MKT_QP_UD)] |= announced_ops[i].cap;
+		ASSERT_TRUE(caps & announced_ops[i].cap);
+		ASSERT_EQ(0, mkt_pair_create(&pair, &self->s.dev[0], &self->s.dev[1],
+					     variant->mtu, flags));
+		ASSERT_EQ(0, odp_drop(self));
+		if (xfer.op == MKT_FLUSH) {
+			EXPECT_EQ(IBV_WC_SUCCESS, flush_absent(self, &pair));
+		} else if (flags & MKT_QP_UD) {
+			EXPECT_EQ(0, datagram(self, variant->shift, &pair, xfer.side));
+		} else {
+			EXPECT_EQ(0, mkt_xfer(&pair, &xfer));
+		}
+		mkt_pair_destroy(&pair);
+	}
+	EXPECT_EQ(seen[0], attr.odp_caps.per_transport_caps.rc_odp_caps);
+	EXPECT_EQ(seen[1], attr.odp_caps.per_transport_caps.ud_odp_caps);
+	EXPECT_EQ(0, attr.odp_caps.per_transport_caps.uc_odp_caps);
 }
 
 TEST_HARNESS_MAIN

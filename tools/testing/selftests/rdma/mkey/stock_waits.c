@@ -260,7 +260,8 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap, bool o
 		if (!c->other)
 			return EIO;
 		list[1].lkey = c->other->lkey;
-		return mkt_raw_advise_list(c->dev[1].pd, 0, list, 2);
+		return mkt_raw_advise_list(c->dev[1].pd, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH, 0,
+					   list, 2);
 	}
 	if (by == BY_WRITE && unmap) {
 		/* Side 1 drops the packets until it is connected. They are sent again. */

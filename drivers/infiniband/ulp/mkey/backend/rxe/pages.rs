@@ -78,7 +78,11 @@ pub(super) unsafe fn copy_segment(
         Kind::All => copy_in(&mut AllMemory, segment, delta, payload),
         Kind::OnDemand => {
             // INVARIANT: By the safety requirement. No page is locked.
-            let mut memory = OnDemand { mr, locked: None };
+            let mut memory = OnDemand {
+                mr,
+                locked: None,
+                umem: ptr::null_mut(),
+            };
             copy_in(&mut memory, segment, delta, payload)
         }
     }
@@ -276,18 +280,20 @@ impl Memory for AllMemory {
 /// # Invariants
 ///
 /// The MR is not freed during `'a`, and has an `ib_umem_odp`. If there is a page in `locked`, it is
-/// mapped and the MR's `umem_mutex` is held.
+/// mapped, and `ib_mkey_rxe_odp_lock()` has set `umem` and returned with the `umem_mutex` of the page.
 pub(crate) struct OnDemand<'a> {
     mr: &'a RxeMr,
     locked: Option<NonNull<u8>>,
+    umem: *mut c_void,
 }
 
 impl OnDemand<'_> {
     /// Allows invalidations of the locked page, if there is one.
     fn unlock(&mut self) {
         if let Some(page) = self.locked.take() {
+            let (mr, page) = (self.mr.private(), page.as_ptr().cast());
             // SAFETY: By the type invariants.
-            unsafe { bindings::ib_mkey_rxe_odp_unlock(self.mr.private(), page.as_ptr().cast()) };
+            unsafe { bindings::ib_mkey_rxe_odp_unlock(mr, page, self.umem) };
         }
     }
 }
@@ -305,7 +311,9 @@ impl Memory for OnDemand<'_> {
         self.unlock();
         let writes = direction == Direction::ToMemory;
         // SAFETY: By the type invariant. The mutex is not held.
-        let page = unsafe { bindings::ib_mkey_rxe_odp_lock(self.mr.private(), addr, writes) };
+        let page = unsafe {
+            bindings::ib_mkey_rxe_odp_lock(self.mr.private(), addr, writes, &mut self.umem)
+        };
         let page = NonNull::new(from_err_ptr(page)?.cast()).ok_or(EFAULT)?;
         // INVARIANT: `ib_mkey_rxe_odp_lock()` mapped the page and took the mutex.
         self.locked = Some(page);

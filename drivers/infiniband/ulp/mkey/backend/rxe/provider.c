@@ -210,7 +210,7 @@ void ib_mkey_rxe_claim(struct rxe_mr *mr)
 	smp_store_release(&mr->ops, &mr_ops);
 }
 
-/* The next four functions are for the MR of a leaf, which has no table. */
+/* The next functions are for the MR of a leaf, which has no table. */
 
 int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 			       u64 swap_add, u64 *orig_val)
@@ -228,13 +228,26 @@ int ib_mkey_rxe_leaf_flush(struct rxe_mr *mr, u64 iova, u64 length)
 	return rxe->flush(mr, iova, length, NULL);
 }
 
+/* Returns the part of an implicit MR that has the page at @va, with a reference, or NULL. */
+struct ib_umem_odp *ib_mkey_rxe_get_umem(struct rxe_mr *mr, u64 va)
+{
+	return rxe->odp_get_umem(mr, va);
+}
+
 /*
  * Faults in the page of an ODP MR at the address @va of the process. Ends early when the QP of the
- * task that runs this is destroyed. Returns with the MR's umem_mutex, or an error.
+ * task that runs this is destroyed. Returns the umem that has the page, with its umem_mutex, or an
+ * error pointer.
  */
-int ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write)
+struct ib_umem_odp *ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write)
 {
-	return rxe->fault_and_lock(mr, va, 1, write ? HMM_PFN_WRITE : 0);
+	return rxe->odp_fault_and_lock(mr, va, 1, write ? HMM_PFN_WRITE : 0);
+}
+
+/* Unlocks the umem of a part of an implicit MR, and drops the reference to it. */
+void ib_mkey_rxe_unlock_part(struct ib_umem_odp *umem_odp)
+{
+	rxe->odp_unlock(umem_odp);
 }
 
 static int add(struct rxe_dev *rdev, const char *name, const struct rxe_exports *exports)

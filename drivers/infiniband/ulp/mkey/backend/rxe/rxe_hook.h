@@ -78,7 +78,9 @@ int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 comp
 			       u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_leaf_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_leaf_flush(struct rxe_mr *mr, u64 iova, u64 length);
-int ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write);
+struct ib_umem_odp *ib_mkey_rxe_get_umem(struct rxe_mr *mr, u64 va);
+struct ib_umem_odp *ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write);
+void ib_mkey_rxe_unlock_part(struct ib_umem_odp *umem_odp);
 
 /* mr.c */
 extern unsigned long ib_mkey_rxe_page_base;
@@ -94,8 +96,8 @@ bool ib_mkey_rxe_fits(struct rxe_mr *mr, u64 iova, u64 length);
 
 /* rxe_odp_page.c */
 u64 ib_mkey_rxe_odp_faults(void);
-void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write);
-void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page);
+void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write, void **umem);
+void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page, void *umem);
 
 /* Defined in Rust: device.rs. */
 int ib_mkey_rxe_add(struct ib_device *ibdev, const char *name, void **data);

@@ -5,7 +5,8 @@
  *
  * Locking: ib_mkey_rxe_odp_lock() takes ib_umem_odp.umem_mutex, which keeps
  * invalidations out until ib_mkey_rxe_odp_unlock(). The mutex is not held while
- * a page is faulted in.
+ * a page is faulted in. An implicit MR has an ib_umem_odp for each of its parts,
+ * which rxe counts the references to.
  */
 
 #include <linux/highmem.h>
@@ -25,45 +26,60 @@ u64 ib_mkey_rxe_odp_faults(void)
 	return atomic64_read(&faults);
 }
 
+static unsigned long pfn_of(struct ib_umem_odp *umem_odp, u64 va)
+{
+	return umem_odp->map.pfn_list[(va - ib_umem_start(umem_odp)) >> umem_odp->page_shift];
+}
+
+/* Unlocks the umem of an access to @mr. Only that of a part has a reference. */
+static void unlock(struct rxe_mr *mr, struct ib_umem_odp *umem_odp)
+{
+	if (likely(&umem_odp->umem == mr->umem))
+		mutex_unlock(&umem_odp->umem_mutex);
+	else
+		ib_mkey_rxe_unlock_part(umem_odp);
+}
+
 /**
  * ib_mkey_rxe_odp_lock() - fault a page in and keep it from being invalidated
  * @mr: an ODP MR
  * @iova: an address of the MR
  * @write: true to write the page
+ * @umem: for what ib_mkey_rxe_odp_unlock() needs
  *
  * Return: the mapped page of PAGE_SIZE that contains @iova, or ERR_PTR().
  */
-void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
+void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write, void **umem)
 {
 	struct ib_umem_odp *umem_odp = to_ib_umem_odp(mr->umem);
 	u64 offset = iova - READ_ONCE(mr->ibmr.iova), va, rest;
 	unsigned long want = HMM_PFN_VALID;
-	unsigned long index, pfn;
+	unsigned long pfn = 0;
 	struct page *page;
-	int ret;
 
 	if (offset >= READ_ONCE(mr->ibmr.length))
 		return ERR_PTR(-EFAULT);
 	va = mr->umem->address + offset;
-	index = (va - ib_umem_start(umem_odp)) >> umem_odp->page_shift;
 	if (write)
 		want |= HMM_PFN_WRITE;
 
-	mutex_lock(&umem_odp->umem_mutex);
-	pfn = umem_odp->map.pfn_list[index];
-	if ((pfn & want) != want) {
-		mutex_unlock(&umem_odp->umem_mutex);
-		atomic64_inc(&faults);
-		/* On success this returns with the mutex held. */
-		ret = ib_mkey_rxe_fault_and_lock(mr, va, write);
-		if (ret < 0)
-			return ERR_PTR(ret);
-		pfn = umem_odp->map.pfn_list[index];
-		if ((pfn & want) != want) {
-			mutex_unlock(&umem_odp->umem_mutex);
-			return ERR_PTR(-EFAULT);
-		}
+	if (unlikely(umem_odp->is_implicit_odp))
+		umem_odp = ib_mkey_rxe_get_umem(mr, va);
+	if (likely(umem_odp)) {
+		mutex_lock(&umem_odp->umem_mutex);
+		pfn = pfn_of(umem_odp, va);
+		if ((pfn & want) != want)
+			unlock(mr, umem_odp);
 	}
+	if ((pfn & want) != want) {
+		atomic64_inc(&faults);
+		/* On success this returns with the mutex held, and the page is there. */
+		umem_odp = ib_mkey_rxe_fault_and_lock(mr, va, write);
+		if (IS_ERR(umem_odp))
+			return umem_odp;
+		pfn = pfn_of(umem_odp, va);
+	}
+	*umem = umem_odp;
 	/* An entry may describe a huge page. */
 	rest = va & (BIT_ULL(umem_odp->page_shift) - 1);
 	page = hmm_pfn_to_page(pfn) + (rest >> PAGE_SHIFT);
@@ -71,10 +87,10 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
 	return kmap_local_page(page);
 }
 
-void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page)
+void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page, void *umem)
 {
 	kunmap_local(page);
-	mutex_unlock(&to_ib_umem_odp(mr->umem)->umem_mutex);
+	unlock(mr, umem);
 }
 
 #else
@@ -84,12 +100,12 @@ u64 ib_mkey_rxe_odp_faults(void)
 	return 0;
 }
 
-void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write)
+void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write, void **umem)
 {
 	return ERR_PTR(-EOPNOTSUPP);
 }
 
-void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page)
+void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page, void *umem)
 {
 }
 

@@ -260,8 +260,8 @@ int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 				mkt_ptr(mr->addr));
 }
 
-int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t length,
-		   uint32_t lkey)
+int mkt_raw_advise(struct ibv_pd *pd, uint64_t advice, uint32_t flags, uint64_t addr,
+		   uint32_t length, uint32_t lkey)
 {
 	struct ib_uverbs_sge sge = {
 		.addr = addr,
@@ -269,18 +269,17 @@ int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t le
 		.lkey = lkey,
 	};
 
-	return mkt_raw_advise_list(pd, flags, &sge, 1);
+	return mkt_raw_advise_list(pd, advice, flags, &sge, 1);
 }
 
-int mkt_raw_advise_list(struct ibv_pd *pd, uint32_t flags, struct ib_uverbs_sge *list,
-			uint16_t num)
+int mkt_raw_advise_list(struct ibv_pd *pd, uint64_t advice, uint32_t flags,
+			struct ib_uverbs_sge *list, uint16_t num)
 {
 	struct mkt_ioctl cmd;
 
 	mkt_ioctl_init(&cmd, UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_PD_HANDLE, 0, pd->handle);
-	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_ADVICE, sizeof(uint64_t),
-		      IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH);
+	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_ADVICE, sizeof(uint64_t), advice);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_FLAGS, sizeof(uint32_t), flags);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_ADVISE_MR_SGE_LIST, num * sizeof(*list),
 		      mkt_ptr(list));

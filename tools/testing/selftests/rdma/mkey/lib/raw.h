@@ -67,13 +67,15 @@ int mkt_raw_rereg(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 int mkt_raw_rereg_to(struct ibv_mr *mr, uint32_t flags, struct ibv_pd *pd,
 		     uint32_t access, const void *start, uint64_t length,
 		     uint64_t iova);
-/* runs it: a prefetch of one entry; @flags of enum ib_uverbs_advise_mr_flag */
-int mkt_raw_advise(struct ibv_pd *pd, uint32_t flags, uint64_t addr, uint32_t length,
-		   uint32_t lkey);
-
+/*
+ * runs it, with one entry; @advice of enum ib_uverbs_advise_mr_advice, @flags of enum
+ * ib_uverbs_advise_mr_flag
+ */
+int mkt_raw_advise(struct ibv_pd *pd, uint64_t advice, uint32_t flags, uint64_t addr,
+		   uint32_t length, uint32_t lkey);
 /* the same with a list */
-int mkt_raw_advise_list(struct ibv_pd *pd, uint32_t flags, struct ib_uverbs_sge *list,
-			uint16_t num);
+int mkt_raw_advise_list(struct ibv_pd *pd, uint64_t advice, uint32_t flags,
+			struct ib_uverbs_sge *list, uint16_t num);
 /* ibv_destroy_qp() also unmaps the rings, for which it needs the lock that an access may hold */
 int mkt_raw_qp_destroy(struct ibv_qp *qp);
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);
