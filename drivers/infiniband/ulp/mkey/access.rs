@@ -13,6 +13,7 @@
 //! (`rust/kernel/sync/rcu_arc.rs`), and drops it at the end. It may sleep in between.
 
 pub(crate) mod bind;
+pub(crate) mod prefetch;
 pub(crate) mod refused;
 pub(crate) mod window;
 

@@ -18,7 +18,7 @@ use crate::{
 use kernel::{ffi::c_int, prelude::*};
 
 /// The MR of a leaf: one of the driver's MRs.
-type LeafMr = <Hw as Backend>::Base;
+pub(crate) type LeafMr = <Hw as Backend>::Base;
 
 impl Leaf {
     /// Copies the bytes of the leaf from address `addr` on, for a reader of this node. `pd` is the
@@ -58,7 +58,7 @@ impl Binding {
     ///
     /// `ACCESS_LEAF` by [`BaseMr::allows`]; `EFAULT` for a leaf that is no memory.
     #[inline]
-    fn open<'l>(&self, leaves: &'l [Leaf], index: u32, write: bool) -> Result<(&'l LeafMr, u64)> {
+    pub(crate) fn open<'l>(&self, leaves: &'l [Leaf], index: u32, write: bool) -> Result<(&'l LeafMr, u64)> {
         let leaf = leaves.get(index as usize).ok_or(EFAULT)?;
         let LeafPlace::Memory {
             base,
@@ -79,7 +79,7 @@ impl Binding {
     /// access in that layout.
     /// Fails with `ACCESS_RANGE` for bytes outside of this binding.
     #[inline]
-    fn locate(&self, offset: u64, len: u64) -> Result<(&Self, u64)> {
+    pub(crate) fn locate(&self, offset: u64, len: u64) -> Result<(&Self, u64)> {
         let (target, before) = self.target();
         let end = offset.checked_add(len);
         if end.is_none_or(|end| end > self.layout.length()) {

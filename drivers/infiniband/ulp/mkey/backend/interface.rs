@@ -136,6 +136,9 @@ pub(crate) trait ClaimedMr: Deref<Target = Mr> {
 ///
 /// This holds a reference to the MR. The pin in the leaf keeps the MR from being deregistered.
 pub(crate) trait BaseMr: Clone + Send + Sync {
+    /// The driver's numbers of pages that were faulted in, invalidated and prefetched.
+    type OdpStats;
+
     /// Returns `true` for an ODP MR.
     fn is_on_demand(&self) -> bool;
 
@@ -180,6 +183,18 @@ pub(crate) trait BaseMr: Clone + Send + Sync {
     ///
     /// The errors of the driver.
     fn flush(&self, iova: u64, len: u64) -> Result;
+
+    /// Prefetches the pages of `len` bytes from address `iova` on, by the `advice` of
+    /// `ibv_advise_mr()`. Does nothing if the MR is not on demand. Unless `wait`, does not wait for
+    /// pages, and keeps only the MR until they are there.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an address outside of the MR; with `wait`, the errors of faulting pages in.
+    fn prefetch(&self, iova: u64, len: u64, advice: u32, wait: bool) -> Result;
+
+    /// Adds the numbers of the MR to `sum`. Returns `false` if the MR is not on demand.
+    fn add_odp_stats(&self, sum: &mut Self::OdpStats) -> bool;
 }
 
 impl From<Fault> for Error {

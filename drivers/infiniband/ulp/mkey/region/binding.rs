@@ -315,7 +315,7 @@ impl Binding {
     }
 
     /// Returns `true` if a leaf at any level is an ODP MR.
-    fn is_on_demand(&self) -> bool {
+    pub(crate) fn is_on_demand(&self) -> bool {
         self.marks & ON_DEMAND != 0
     }
 

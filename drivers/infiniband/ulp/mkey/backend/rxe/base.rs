@@ -87,6 +87,8 @@ pub(super) fn state_of(result: Result) -> c_int {
 }
 
 impl BaseMr for Base {
+    type OdpStats = bindings::rxe_odp_stats;
+
     #[inline]
     fn is_on_demand(&self) -> bool {
         self.kind == Kind::OnDemand
@@ -141,6 +143,18 @@ impl BaseMr for Base {
         result_of(unsafe {
             bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.private(), iova, value)
         })
+    }
+
+    fn prefetch(&self, iova: u64, len: u64, advice: u32, wait: bool) -> Result {
+        // SAFETY: By the type invariant; rxe checks the range.
+        to_result(unsafe {
+            bindings::ib_mkey_rxe_leaf_prefetch(self.mr.private(), iova, len, advice, wait)
+        })
+    }
+
+    fn add_odp_stats(&self, sum: &mut Self::OdpStats) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ib_mkey_rxe_leaf_odp_stats(self.mr.private(), sum) }
     }
 
     fn flush(&self, mut iova: u64, mut len: u64) -> Result {

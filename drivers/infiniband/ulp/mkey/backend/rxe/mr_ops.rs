@@ -9,16 +9,18 @@ use super::{
     base::state_of,
     bindings::{
         self, ib_mkey_rxe_peer, rxe_bind_mw, rxe_mr, rxe_mr_copy_dir_RXE_TO_MR_OBJ as TO_MEMORY,
+        rxe_odp_stats,
     },
     ClaimedRxeMr,
 };
 use crate::{
     access::{
-        self, bind,
+        self, bind, prefetch,
         refused::Asked,
         window::{self, BoundWindow},
     },
-    backend::{ClaimedMr, Direction, Payload},
+    backend::{BaseMr, ClaimedMr, Direction, Payload},
+    bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
     kernel_ext::{
         export_c::{export_c, opaque, FromC, Given},
         rdma::{mr::Right, Access, Pd},
@@ -159,6 +161,29 @@ export_c! {
             return Ok(());
         }
         access::flush(mr, iova, length, peer_of(peer).ok_or(EACCES)?)
+    }
+
+    // Follows an advice of `ibv_advise_mr()` for the memory of the leaves. Sleeps.
+    fn ib_mkey_rxe_prefetch(
+        mr: &ClaimedRxeMr,
+        iova: u64,
+        length: u64,
+        advice: u32,
+        wait: bool,
+    ) -> Result {
+        let writes = advice == PREFETCH_WRITE;
+        prefetch::prefetch(mr, (iova, length), writes, wait, |leaf, iova, length| {
+            leaf.prefetch(iova, length, advice, wait)
+        })
+    }
+
+    // Adds the page faults of the leaves to `stats`.
+    fn ib_mkey_rxe_odp_stats(mr: &ClaimedRxeMr, stats: &mut rxe_odp_stats) -> Result {
+        if prefetch::add_odp_stats(mr, stats) {
+            Ok(())
+        } else {
+            Err(ENOENT)
+        }
     }
 
     // LOCAL_INV, and SEND with invalidate of a peer if `remote`. Sleeps.

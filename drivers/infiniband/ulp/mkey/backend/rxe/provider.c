@@ -82,6 +82,17 @@ static int flush(struct rxe_mr *mr, u64 iova, u64 length, struct rxe_qp *qp)
 				 ib_mkey_rxe_fill_peer(&peer, qp, RXE_TO_MR_OBJ));
 }
 
+static int odp_prefetch(struct rxe_mr *mr, u64 iova, u64 length,
+			enum ib_uverbs_advise_mr_advice advice, bool wait)
+{
+	return ib_mkey_rxe_prefetch(mr, iova, length, advice, wait);
+}
+
+static bool odp_stats(struct rxe_mr *mr, struct rxe_odp_stats *stats)
+{
+	return !ib_mkey_rxe_odp_stats(mr, stats);
+}
+
 static int invalidate_mr(struct rxe_mr *mr, struct rxe_qp *qp, u32 key, bool remote)
 {
 	return ib_mkey_rxe_invalidate_mr(mr, qp->ibqp.pd, key, remote);
@@ -198,6 +209,8 @@ static const struct rxe_mr_ops mr_ops = {
 	.bind_mw = bind_mw,
 	.unbind_mw = unbind_mw,
 	.execute = execute,
+	.odp_prefetch = odp_prefetch,
+	.odp_stats = odp_stats,
 };
 
 /**
@@ -226,6 +239,16 @@ int ib_mkey_rxe_leaf_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 int ib_mkey_rxe_leaf_flush(struct rxe_mr *mr, u64 iova, u64 length)
 {
 	return rxe->flush(mr, iova, length, NULL);
+}
+
+int ib_mkey_rxe_leaf_prefetch(struct rxe_mr *mr, u64 iova, u64 length, u32 advice, bool wait)
+{
+	return rxe->odp_prefetch(mr, iova, length, advice, wait);
+}
+
+bool ib_mkey_rxe_leaf_odp_stats(struct rxe_mr *mr, struct rxe_odp_stats *stats)
+{
+	return rxe->odp_add_stats(mr, stats);
 }
 
 /* Returns the part of an implicit MR that has the page at @va, with a reference, or NULL. */

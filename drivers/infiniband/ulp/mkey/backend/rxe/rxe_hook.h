@@ -78,6 +78,8 @@ int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 comp
 			       u64 swap_add, u64 *orig_val);
 int ib_mkey_rxe_leaf_atomic_write(struct rxe_mr *mr, u64 iova, u64 value);
 int ib_mkey_rxe_leaf_flush(struct rxe_mr *mr, u64 iova, u64 length);
+int ib_mkey_rxe_leaf_prefetch(struct rxe_mr *mr, u64 iova, u64 length, u32 advice, bool wait);
+bool ib_mkey_rxe_leaf_odp_stats(struct rxe_mr *mr, struct rxe_odp_stats *stats);
 struct ib_umem_odp *ib_mkey_rxe_get_umem(struct rxe_mr *mr, u64 va);
 struct ib_umem_odp *ib_mkey_rxe_fault_and_lock(struct rxe_mr *mr, u64 va, bool write);
 void ib_mkey_rxe_unlock_part(struct ib_umem_odp *umem_odp);
@@ -116,6 +118,10 @@ int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,
 			     const struct ib_mkey_rxe_peer *peer);
 int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, u64 length,
 		      const struct ib_mkey_rxe_peer *peer);
+/* @advice is one of enum ib_uverbs_advise_mr_advice. */
+int ib_mkey_rxe_prefetch(struct rxe_mr *mr, u64 iova, u64 length, u32 advice, bool wait);
+/* Returns 0, or an error if no memory is on demand. */
+int ib_mkey_rxe_odp_stats(struct rxe_mr *mr, struct rxe_odp_stats *stats);
 int ib_mkey_rxe_invalidate_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, bool remote);
 int ib_mkey_rxe_reg_fast_mr(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access);
 int ib_mkey_rxe_reg_mkey(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access, bool oldest);
