@@ -22,6 +22,7 @@ use std::sync::{
 };
 
 use crate::{
+    advise,
     errno::{
         to_int,
         to_ptr,
@@ -115,6 +116,8 @@ pub unsafe fn enable(ctx: *mut sys::ibv_context) -> Result {
                 (&raw mut (*vctx).query_device_ex).write_volatile(Some(query_device_ex));
             }
         }
+        // A provider that lacks the verbs above lacks this one, too.
+        advise::enable(ctx);
     }
     Ok(())
 }

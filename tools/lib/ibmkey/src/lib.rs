@@ -10,6 +10,7 @@
 //! descriptor of contexts. Only the module `verbs`, a feature for programs in Rust, links to
 //! libibverbs.
 
+mod advise;
 mod alloc;
 mod convert;
 mod driver;

@@ -48,8 +48,8 @@ enum ibmkey_dm_class {
  * ibmkey_enable - make the device-memory verbs work on a context
  * @ctx: an open device
  *
- * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm()
- * and ibv_memcpy_from_dm() work on @ctx. ibv_query_device_ex() then returns max_dm_size,
+ * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm(),
+ * ibv_memcpy_from_dm() and ibv_advise_mr() work on @ctx. ibv_query_device_ex() then returns max_dm_size,
  * which the kernel does not report without this library. If the device's provider has
  * these verbs, the provider's functions stay in use. Keys do not need this function. A
  * second call on @ctx changes nothing.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 
 //! `LD_PRELOAD=libibmkey-preload.so` gives device memory to programs that do not know libibmkey:
-//! the library enables every context that they open. `ibv_reg_dmabuf_mr()`, `ibv_rereg_mr()`,
+//! the library enables every context that they open. `ibv_advise_mr()`, `ibv_reg_dmabuf_mr()`, `ibv_rereg_mr()`,
 //! `ibv_import_dm()` and `ibv_dm_export_dmabuf_fd()` then work even if the provider's library lacks
 //! them.
 //!
