@@ -100,7 +100,7 @@ pub(crate) fn prefetch(
     run: impl FnMut(&LeafMr, u64, u64) -> Result,
 ) -> Result {
     let binding = region_of(mr)?.binding.get().ok_or(EINVAL)?;
-    let located = binding.locate(addr.wrapping_sub(binding.start()), len);
+    let located = binding.locate(addr.wrapping_sub(binding.start), len);
     let (binding, offset) = located.map_err(|_| EFAULT)?;
     if len == 0 || !binding.is_on_demand() {
         return Ok(());

@@ -273,7 +273,7 @@ int mkt_matrix_window(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 	mw = ibv_alloc_mw(m->s.dev[!side].pd, m->window);
 	if (!mw)
 		return errno;
-	err = mkt_bind_window(&m->s.pair.end[!side], mw, m->s.key[!side], end[!side]->addr,
+	err = mkt_bind_window(&m->s.pair.end[!side], mw, m->s.key[!side], target->addr,
 			      mr.length,
 			      MKT_ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE);
 	window = *target;
@@ -328,7 +328,7 @@ int mkt_matrix_invalidate(struct mkt_matrix *m, enum mkt_op op, unsigned int sid
 			.lkey = m->s.plain[side].mr->lkey,
 		},
 		.num_sge = 1,
-		.remote_addr = end[!side]->addr,
+		.remote_addr = m->end[!side]->addr,
 		.rkey = key->rkey,
 	};
 	struct mkt_wr inv = { .op = op, .rkey = key->rkey };
