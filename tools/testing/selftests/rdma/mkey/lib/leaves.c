@@ -144,7 +144,7 @@ static int mkt_leaf_import(struct mkt_arena *arena, int fd)
 	int err;
 
 	mr = ibmkey_reg_dmabuf_mr(arena->dev->pd, HEAD, SIZE - HEAD - TAIL,
-				  iova, fd, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND);
+				  iova, fd, MKT_ACCESS_ALL);
 	err = errno;
 	close(fd);
 	if (!mr)
