@@ -58,7 +58,12 @@ impl Binding {
     ///
     /// `ACCESS_LEAF` by [`BaseMr::allows`]; `EFAULT` for a leaf that is no memory.
     #[inline]
-    pub(crate) fn open<'l>(&self, leaves: &'l [Leaf], index: u32, write: bool) -> Result<(&'l LeafMr, u64)> {
+    pub(crate) fn open<'l>(
+        &self,
+        leaves: &'l [Leaf],
+        index: u32,
+        write: bool,
+    ) -> Result<(&'l LeafMr, u64)> {
         let leaf = leaves.get(index as usize).ok_or(EFAULT)?;
         let LeafPlace::Memory {
             base,

@@ -49,10 +49,10 @@ enum ibmkey_dm_class {
  * @ctx: an open device
  *
  * Afterwards ibv_alloc_dm(), ibv_free_dm(), ibv_reg_dm_mr(), ibv_memcpy_to_dm(),
- * ibv_memcpy_from_dm() and ibv_advise_mr() work on @ctx. ibv_query_device_ex() then returns max_dm_size,
- * which the kernel does not report without this library. If the device's provider has
- * these verbs, the provider's functions stay in use. Keys do not need this function. A
- * second call on @ctx changes nothing.
+ * ibv_memcpy_from_dm() and ibv_advise_mr() work on @ctx. ibv_query_device_ex() then
+ * returns max_dm_size, which the kernel does not report without this library. If the
+ * device's provider has these verbs, the provider's functions stay in use. Keys do not need
+ * this function. A second call on @ctx changes nothing.
  *
  * ibv_reg_dm_mr() requires IBV_ACCESS_ZERO_BASED. A copy may begin and end at any byte
  * of the device memory. The first copies of a buffer are system calls; then the

@@ -131,7 +131,7 @@ TEST_F(base, stale)
 TEST_F(base, top)
 {
 	EXPECT_EQ(EOVERFLOW, ibmkey_bind_at(&self->bind, -(uint64_t)LENGTH + 1));
-	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "from base_addr 0xffffffffffffff01 on, exceed"));
+	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "from base_addr 0xffffffffffffff01 on"));
 	EXPECT_EQ(BASE, base_of(self->key));
 	ASSERT_EQ(0, ibmkey_bind_at(&self->bind, -(uint64_t)LENGTH));
 	EXPECT_TRUE(base_reads(self, self->key->rkey, -(uint64_t)LENGTH, 0, LENGTH));
