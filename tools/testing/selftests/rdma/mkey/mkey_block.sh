@@ -31,7 +31,7 @@ before=$(complaints)
 seed=${MKEY_TEST_SEED:-$RANDOM}
 
 # transfers GRAIN [ROUNDS]: vectors on the disk of $p; prints how many were refused
-transfers() { "$here/mkey_blockio" "/dev/$("${p}_disk")" $block_behind "${2:-$rounds}" "$seed" "$1"; }
+transfers() { "${blockio[@]}" "/dev/$("${p}_disk")" $block_behind "${2:-$rounds}" "$seed" "$1"; }
 takes_gaps() { [[ $how == extended && ($p != nvme || -d /sys/module/nvme_rdma_gaps) ]]; }
 
 connected() { "${p}_connect" && until_true "${p}_disk"; }
@@ -55,7 +55,7 @@ counted() {
 
 # Vectors without an end, until $io is killed.
 start_io() {
-	"$here/mkey_blockio" "/dev/$("${p}_disk")" $block_behind 1000000 "$seed" 4 >/dev/null 2>&1 & io=$!
+	"${blockio[@]}" "/dev/$("${p}_disk")" $block_behind 1000000 "$seed" 4 >/dev/null 2>&1 & io=$!
 	sleep 0.5
 }
 killed() {

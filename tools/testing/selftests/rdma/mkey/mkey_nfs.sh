@@ -26,7 +26,7 @@ complaints='WARNING:|BUG:|rpcrdma:|svcrdma:.*(rror|ailed)|nfs: server'
 complaints() { dmesg | grep -cE "$complaints"; }
 before=$(complaints)
 
-transfers() { blockio "$nfs_mnt/file" "$nfs_behind/file" "$rounds" "$1"; }
+transfers() { "${blockio[@]}" "$nfs_mnt/file" "$nfs_behind/file" "$rounds" "$1"; }
 over_rdma() { grep " $nfs_mnt nfs4 .*vers=4.2,.*proto=rdma" /proc/mounts; }
 clean() { (($(complaints) == before)) || { dmesg | grep -E "$complaints" | tail -n 20; return 1; }; }
 

@@ -40,7 +40,7 @@ mapped() {
 	return 1
 }
 
-transfers() { blockio /dev/rnbd0 /dev/ram0 "$rounds" "$1"; }
+transfers() { "${blockio[@]}" /dev/rnbd0 /dev/ram0 "$rounds" "$1"; }
 
 unmapped() {
 	echo normal >/sys/block/rnbd0/rnbd/unmap_device || return

@@ -10,8 +10,9 @@
 
 tracing=/sys/kernel/tracing
 
-# blockio DEVICE BEHIND ROUNDS SEED: random reads and writes, each of which is checked
-blockio() { PYTHONDONTWRITEBYTECODE=1 python3 "$(dirname "${BASH_SOURCE[0]}")/blockio.py" "$@"; }
+# "${blockio[@]}" DEVICE BEHIND ROUNDS SEED [GRAIN]: random reads and writes, each of which is checked
+# shellcheck disable=SC2034 # for the script
+blockio=(python3 -B "$(dirname "${BASH_SOURCE[0]}")/blockio.py")
 
 # trace_can: succeeds if this kernel can count
 trace_can() {
