@@ -19,7 +19,7 @@ fn refused(reason: u32, entry: u32, value: u64) -> Refused {
 fn each_reason_has_a_sentence_of_its_own() {
     let mut all = Vec::new();
 
-    for reason in 1..=sys::IB_UVERBS_MKEY_REASON_ACCESS_POISON {
+    for reason in 1..=sys::IB_UVERBS_MKEY_REASON_ACCESS_BASE {
         let text = sentence(&refused(reason, 3, 4), None);
         assert!(
             !text.contains("this library does not know"),
@@ -31,7 +31,7 @@ fn each_reason_has_a_sentence_of_its_own() {
     let count = all.len();
     all.dedup();
     assert_eq!(all.len(), count);
-    let later = sys::IB_UVERBS_MKEY_REASON_ACCESS_POISON.saturating_add(1);
+    let later = sys::IB_UVERBS_MKEY_REASON_ACCESS_BASE.saturating_add(1);
     let unknown = sentence(&refused(later, NONE, 0), None);
     assert!(unknown.contains("this library does not know"), "{unknown}");
 }
