@@ -6,7 +6,7 @@ use core::ops::DerefMut;
 
 use super::extent::Reach;
 use super::pieces::{Entry, Pieces};
-use super::run::{step, Error, Run};
+use super::run::{step, Error, Part, Run};
 
 /// Ranges, one after another.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,13 +17,15 @@ pub struct List<S> {
 
 /// Checks the entries, and sets the offset of each. Returns the list's length.
 fn place(entries: &mut [Entry]) -> Result<u64, Error> {
-    let length = Entry::total(entries.iter().copied())?;
-    let mut start = 0u64;
-    for entry in entries {
-        entry.set_start(start);
-        start = start.wrapping_add(entry.length());
+    let mut length = 0;
+    for (at, entry) in entries.iter_mut().enumerate() {
+        entry.set_start(length);
+        length = entry.end(length, at)?;
     }
-    Ok(length)
+    match length {
+        0 => Err(Error::Zero(Part::All)),
+        length => Ok(length),
+    }
 }
 
 impl<S: DerefMut<Target = [Entry]>> List<S> {

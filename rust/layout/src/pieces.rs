@@ -76,22 +76,26 @@ impl Entry {
     /// # Errors
     ///
     /// Those of [`List::new`](super::List::new).
-    pub fn total(entries: impl Iterator<Item = Self> + Clone) -> Result<u64, Error> {
-        let mut lengths = entries.clone().map(|entry| entry.length);
-        if let Some(at) = lengths.position(|length| length == 0) {
+    pub fn total(entries: impl Iterator<Item = Self>) -> Result<u64, Error> {
+        let mut total = 0;
+        for (at, entry) in entries.enumerate() {
+            total = entry.end(total, at)?;
+        }
+        match total {
+            0 => Err(Error::Zero(Part::All)),
+            total => Ok(total),
+        }
+    }
+
+    /// Returns the offset after the last byte of entry `at`, which begins at offset `start`.
+    pub(super) fn end(&self, start: u64, at: usize) -> Result<u64, Error> {
+        if self.length == 0 {
             return Err(Error::Zero(Part::entry(at)));
         }
-        let mut total = 0u64;
-        for (at, entry) in entries.enumerate() {
-            let extent = entry.extent();
-            extent.ok_or(Error::Overflow(Part::entry(at)))?;
-            let sum = total.checked_add(entry.length);
-            total = sum.ok_or(Error::Overflow(Part::All))?;
-        }
-        if total == 0 {
-            return Err(Error::Zero(Part::All));
-        }
-        Ok(total)
+        let extent = self.extent();
+        extent.ok_or(Error::Overflow(Part::entry(at)))?;
+        let end = start.checked_add(self.length);
+        end.ok_or(Error::Overflow(Part::All))
     }
 
     /// Returns the offset of the first byte in the list.

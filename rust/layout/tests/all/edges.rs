@@ -88,8 +88,9 @@ fn list_addresses() {
     assert!(list(&[(1, MAX)]).is_ok());
     assert_eq!(error(list(&[(MAX, 2)])), Some(OVERFLOW));
     assert_eq!(error(list(&[(2, MAX)])), Some(OVERFLOW));
-    // This is so even if another entry has no bytes: `Zero` takes precedence.
-    assert_eq!(error(list(&[(2, MAX), (0, 0)])), Some(ZERO));
+    // The first wrong entry is the reason.
+    assert_eq!(error(list(&[(2, MAX), (0, 0)])), Some(OVERFLOW));
+    assert_eq!(error(list(&[(0, 0), (2, MAX)])), Some(ZERO));
     assert_eq!(error(list(&[])), Some(ZERO));
 }
 
@@ -354,7 +355,8 @@ fn lists_at_the_ends() {
     assert_eq!(error(list(&[(0, 0), (0, 0)])), Some(ZERO));
     assert_eq!(error(list(&[(4, 2), (4, 0)])), Some(ZERO));
     assert_eq!(error(list(&[(4, 2), (6, 2), (8, 0), (8, 0)])), Some(ZERO));
-    assert_eq!(error(list(&[(4, 2), (MAX, 2), (8, 0)])), Some(ZERO));
+    assert_eq!(error(list(&[(4, 2), (MAX, 2), (8, 0)])), Some(OVERFLOW));
+    assert_eq!(error(list(&[(4, 2), (8, 0), (MAX, 2)])), Some(ZERO));
     assert_eq!(
         error(list(&[(MAX - 7, 4), (MAX - 3, 4), (MAX - 2, 4)])),
         Some(OVERFLOW)

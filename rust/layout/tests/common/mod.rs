@@ -157,7 +157,14 @@ impl Spec {
     /// Returns what is wrong with the layout, without the part. It must have few bytes.
     pub fn verdict(&self) -> Result<(), Error> {
         let (dims, zero) = match self {
-            Spec::List(entries) => (1, entries.iter().any(|entry| entry.2 == 0)),
+            // The first wrong entry is the reason.
+            Spec::List(entries) => {
+                let beyond = |addr: u64, len: u64| addr.checked_add(len - 1).is_none();
+                let wrong = entries
+                    .iter()
+                    .find(|&&(_, addr, len)| len == 0 || beyond(addr, len));
+                (1, wrong.is_some_and(|entry| entry.2 == 0))
+            }
             Spec::Interleaved(counts, blocks) => (
                 counts.len(),
                 counts.is_empty() || counts.contains(&0) || blocks.iter().any(|block| block.2 == 0),

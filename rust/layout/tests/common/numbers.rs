@@ -48,9 +48,15 @@ pub fn verdict(spec: &Spec) -> Result<u64, Error> {
     let no_bytes = |at| Error::Zero(Part::Entry(at));
     match spec {
         Spec::List(entries) => {
-            first(entries, |entry| entry.2 == 0, no_bytes)?;
+            // The first wrong entry is the reason.
+            let zero = entries.iter().position(|entry| entry.2 == 0);
+            let before = &entries[..zero.unwrap_or(entries.len())];
             let fits = |entry: &(u32, u64, u64)| fits(entry.1, entry.2, [].into_iter());
-            sum(entries, |entry| entry.2, fits)
+            match (sum(before, |entry| entry.2, fits), zero) {
+                (Err(error), Some(_)) if !before.is_empty() => Err(error),
+                (_, Some(at)) => Err(no_bytes(at as u32)),
+                (result, None) => result,
+            }
         }
         Spec::Interleaved(counts, blocks) => {
             if counts.is_empty() {
