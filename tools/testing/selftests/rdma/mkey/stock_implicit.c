@@ -433,7 +433,7 @@ TEST_F(implicit, parts_go)
 	ASSERT_EQ(0, mkt_loop_start(&loop, remap, memory));
 	for (i = 0; i < rounds; i++) {
 		status = try_at(self, i % 2 ? MKT_READ : MKT_WRITE,
-				      (uintptr_t)memory + i % 4 * PART);
+				(uintptr_t)memory + i % 4 * PART);
 		good += status == IBV_WC_SUCCESS;
 		bad += status == IBV_WC_REM_ACCESS_ERR;
 	}
