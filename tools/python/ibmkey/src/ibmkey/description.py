@@ -49,14 +49,14 @@ class Description:
         self._text: tuple[int, int, int] | None = (self._mr.buf, len(self._bytes), self._mr.lkey)
 
     @classmethod
-    def from_buffer(cls, pd: Any, array: Any, access: int = 0, *, mr: HasMr | None = None, **more: int) -> Description:
+    def from_buffer(cls, pd: Any, array: Any, access: int = 0, *, mr: HasMr | None = None, **more: Any) -> Description:
         """Describes the elements of an array, as ``Key.from_buffer()`` does. ``more`` goes to ``Description()``."""
         described, keep = memory.elements(pd, array, access, mr)
         return cls(pd, described, access, keep=keep, **more)
 
     @classmethod
     def from_indexed(
-        cls, pd: Any, array: Any, indices: Collection[Any], access: int = 0, *, mr: HasMr | None = None, **more: int
+        cls, pd: Any, array: Any, indices: Collection[Any], access: int = 0, *, mr: HasMr | None = None, **more: Any
     ) -> Description:
         """Describes rows of an array by their numbers, as ``Key.from_indexed()`` does."""
         described, keep = memory.rows(pd, array, indices, access, mr)

@@ -75,8 +75,9 @@ def _destroy(handle: _lib.KeyHandle, keeps: list[object]) -> None:
 class Key:
     """An MR that has no memory itself: it describes bytes of other MRs.
 
-    Its addresses are ``base`` to ``base + length - 1``; ``base`` is 0 unless a bind gives another one. It keeps what it describes: the MRs, and the arrays under them.
-    ``close()``, or the end of a ``with`` block, destroys it; so does the garbage collector.
+    Its addresses are ``base`` to ``base + length - 1``; ``base`` is 0 unless a bind gives another one. It keeps what it
+    describes: the MRs, and the arrays under them. ``close()``, or the end of a ``with`` block, destroys it; so does the
+    garbage collector.
     """
 
     def __init__(self, pd: Any, max_entries: int = 1) -> None:
