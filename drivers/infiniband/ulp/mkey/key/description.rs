@@ -175,32 +175,38 @@ pub(crate) trait Range {
 /// A description of ranges, one after another.
 pub(crate) struct Ranges<'a> {
     of: Description<'a>,
-    entries: KVVec<Entry>,
+    /// [`None`] before the first one.
+    entries: Option<KVVec<Entry>>,
 }
 
 impl<'a> Ranges<'a> {
     /// Adds ranges. Ignores ranges beyond the number that the description was begun with.
     pub(crate) fn add<R: Range>(&mut self, ranges: &[R]) -> Result {
-        let room = self.of.count.saturating_sub(self.entries.len());
-        for range in ranges.iter().take(room) {
+        let added = self.entries.as_ref().map_or(0, KVVec::len);
+        let left = self.of.count.saturating_sub(added);
+        for (number, range) in ranges.iter().take(left).enumerate() {
             // CAST: A description has fewer than 2^32 entries.
-            let number = self.entries.len() as u32;
+            let number = added.wrapping_add(number) as u32;
             let (lkey, addr, length) = range.parts().map_err(|why| why.at(number))?;
             let leaf = self.of.found.leaf(lkey).map_err(|why| why.at(number))?;
-            if self.entries.is_empty() {
-                self.of.charge(cost::entries(self.of.count)?)?;
-                self.entries = self.of.room.entries(self.of.count)?;
-            }
+            let entries = match &mut self.entries {
+                Some(entries) => entries,
+                None => {
+                    self.of.charge(cost::entries(self.of.count)?)?;
+                    self.entries.insert(self.of.room.entries(self.of.count)?)
+                }
+            };
             let entry = Entry::new(leaf, addr, length);
-            self.entries.push_within_capacity(entry)?;
+            entries.push_within_capacity(entry)?;
         }
         Ok(())
     }
 
     /// Ends the description.
     pub(crate) fn finish(self) -> Result<Described<'a>> {
-        // `List::new()` refuses an empty list.
-        self.of.finish(KLayout::List(List::new(self.entries)?))
+        // No description is begun without entries.
+        let entries = self.entries.ok_or(Refused::EMPTY)?;
+        self.of.finish(KLayout::List(List::new(entries)?))
     }
 }
 
@@ -209,7 +215,7 @@ impl<'a> Description<'a> {
     pub(crate) fn ranges(self) -> Ranges<'a> {
         Ranges {
             of: self,
-            entries: KVVec::new(),
+            entries: None,
         }
     }
 
