@@ -83,7 +83,7 @@ impl Core {
             .when_unpinned(mr.index(), deadline.left(), attempt)?
     }
 
-    /// Unbinds all revocable keys and refer, at any level, to `mr`. Sleeps.
+    /// Unbinds all revocable keys that refer, at any level, to `mr`. Sleeps.
     ///
     /// An access that is in progress at the deadline keeps the leaves, although its key is unbound.
     /// A key that is bound during the call may refer to `mr` again.
