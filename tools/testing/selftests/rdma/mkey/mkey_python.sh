@@ -16,4 +16,4 @@ python3 -c 'import numpy, ibmkey' || skip_all "no NumPy or no pyverbs"
 # What shows the memory of keys is hidden in a network namespace.
 # shellcheck disable=SC2016 # expanded there
 in_ns 0 bash -c 'mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-	exec python3 "$1/tests/tap.py" test_keys test_dm test_alloc test_errors test_lifetimes test_requests' bash "$python"
+	exec python3 "$1/tests/tap.py" test_keys test_kv test_dm test_alloc test_errors test_lifetimes test_requests' bash "$python"
