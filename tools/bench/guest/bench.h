@@ -139,6 +139,7 @@ void measure_growth(struct bench *bench);
 void measure_bind(struct bench *bench);
 void measure_request(struct bench *bench);
 void measure_message(struct bench *bench);
+void measure_kv(struct bench *bench);
 void measure_dm(struct bench *bench);
 void measure_ordinary(struct bench *bench);
 void measure_nfs(struct bench *bench);

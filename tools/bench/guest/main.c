@@ -32,6 +32,7 @@ static const struct group {
 	{ "request", measure_request, false },
 	{ "message", measure_message, false },
 	{ "dm", measure_dm, false },
+	{ "kv", measure_kv, false },
 	{ "ordinary", measure_ordinary, true },
 	{ "nfs", measure_nfs, true, true },
 };
@@ -40,7 +41,7 @@ static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-f FILE -o FILE]\n"
 	"                  [-i] [-q] [GROUP...]\n"
 	"Measures the groups named, or all: strided layouts growth bind request message dm\n"
-	"ordinary, nfs with -f and -o.\n"
+	"kv ordinary, nfs with -f and -o.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"
 	"  -s N    divide sizes by 2 to this power (0)\n"
