@@ -233,6 +233,12 @@ TEST_F(odp, flush_large)
 			     (uintptr_t)memory + variant->shift,
 			     MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_FLUSH_PERSISTENT);
 	ASSERT_NE(NULL, mr);
+	/* so that it takes no minutes */
+	ASSERT_EQ(0, mkt_raw_advise(self->s.dev[1].pd, PREFETCH, NOW,
+				    (uintptr_t)memory + variant->shift, UINT32_MAX - PAGE,
+				    mr->lkey));
+	ASSERT_EQ(0, mincore(memory + length - PAGE, PAGE, &last));
+	EXPECT_EQ(0, last & 1);
 	wr.rkey = mr->rkey;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 	ASSERT_EQ(0, mincore(memory + length - PAGE, PAGE, &last));

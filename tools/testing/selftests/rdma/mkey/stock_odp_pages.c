@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * subject: Pages of MRs on demand that the kernel takes away: an advice does not wait for all of
+ * them, nor holds up others. They need no ib_mkey.
+ * needs: on-demand
+ * sets: smp
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loop.h"
+#include "mkey_harness.h"
+#include "odp.h"
+
+#define PAGE MKT_PAGE
+
+#define ON_DEMAND (MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
+#define PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
+#define PREFETCH_WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
+#define NOW IB_UVERBS_ADVISE_MR_FLAG_FLUSH
+
+FIXTURE(pages)
+{
+	struct mkt_setup s;
+	struct ibv_mr *mr;
+	/* of the MR, or a part of it */
+	uint8_t *memory;
+	size_t length;
+};
+
+FIXTURE_VARIANT(pages)
+{
+	bool implicit;
+};
+
+FIXTURE_VARIANT_ADD(pages, explicit) { };
+FIXTURE_VARIANT_ADD(pages, implicit) { .implicit = true };
+
+FIXTURE_SETUP(pages)
+{
+	struct mkt_wants wants = { .mtu = IBV_MTU_4096, .host = 64 * 1024 };
+	struct ibv_device_attr_ex attr;
+
+	MKT_OPEN(self->s.dev);
+	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
+	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+}
+
+FIXTURE_TEARDOWN(pages)
+{
+	if (self->mr)
+		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+	if (self->memory)
+		EXPECT_EQ(0, munmap(self->memory, self->length));
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+static int pages_reg(FIXTURE_DATA(pages) *self, bool implicit, uint8_t *memory, size_t length)
+{
+	self->memory = memory;
+	self->length = length;
+	if (memory)
+		self->mr = ibv_reg_mr(self->s.dev[1].pd, implicit ? NULL : memory,
+				      implicit ? SIZE_MAX : length, ON_DEMAND);
+	return self->mr ? 0 : -1;
+}
+
+static int pages_access(FIXTURE_DATA(pages) *self, enum mkt_op op, const uint8_t *at,
+			uint32_t length)
+{
+	return mkt_touch(&self->s, self->mr->rkey, op, (uintptr_t)at, length);
+}
+
+static int pages_advise(FIXTURE_DATA(pages) *self, uint64_t advice, uint32_t length)
+{
+	return mkt_raw_advise(self->s.dev[1].pd, advice, NOW, (uintptr_t)self->memory, length,
+			      self->mr->lkey);
+}
+
+static int pages_drop_step(void *arg, unsigned int round)
+{
+	if (madvise(arg, PAGE, MADV_DONTNEED))
+		return errno;
+	usleep(100);
+	return 0;
+}
+
+/* an advice for more pages than can be looked at until one of them goes again */
+TEST_F(pages, advised_in_vain)
+{
+	const size_t length = 1ull << 30;
+	unsigned int i, rounds = mkt_scale(10, 2);
+	struct mkt_loop loop = {};
+
+	ASSERT_EQ(0, pages_reg(self, variant->implicit, mkt_untouched(length), length));
+	ASSERT_EQ(0, mkt_loop_start(&loop, pages_drop_step, self->memory));
+	for (i = 0; i < rounds; i++) {
+		mkt_alive();
+		ASSERT_EQ(0, pages_advise(self, PREFETCH, length));
+	}
+	ASSERT_EQ(0, mkt_loop_end(&loop));
+	/* the others are there */
+	EXPECT_EQ(0xfffffffe, mkt_mapped(self->memory, 32) & ~1u);
+}
+
+/* advice does not hold up the requests of queue pairs, however much there is of it */
+TEST_F(pages, advised_often)
+{
+	const unsigned int num = UINT16_MAX / sizeof(struct ibv_sge);
+	unsigned int i, calls = mkt_scale(200, 60);
+	struct timespec before, after;
+	struct ib_uverbs_sge *list;
+
+	ASSERT_EQ(0, pages_reg(self, variant->implicit, mkt_untouched(2 * PAGE), 2 * PAGE));
+	list = calloc(num, sizeof(*list));
+	ASSERT_NE(NULL, list);
+	for (i = 0; i < num; i++)
+		list[i] = (struct ib_uverbs_sge){
+			.addr = (uintptr_t)self->memory,
+			.length = 1,
+			.lkey = self->mr->lkey,
+		};
+	for (i = 0; i < calls; i++) {
+		mkt_alive();
+		ASSERT_EQ(0, mkt_raw_advise_list(self->s.dev[1].pd, PREFETCH_WRITE, 0, list, num));
+	}
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	ASSERT_EQ(IBV_WC_SUCCESS, pages_access(self, MKT_WRITE, self->memory + PAGE, 8));
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	EXPECT_GT(3, after.tv_sec - before.tv_sec);
+	EXPECT_TRUE(mkt_until(mkt_mapped(self->memory, 2) == 3));
+	free(list);
+}
+
+TEST_HARNESS_MAIN
