@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Pages of MRs on demand that the kernel takes away: an advice does not wait for all of
- * them, nor holds up others. They need no ib_mkey.
+ * subject: Pages of MRs on demand that the kernel takes away: no freed page is accessed, and an
+ * advice does not wait for all of them, nor holds up others. They need no ib_mkey.
  * needs: on-demand
  * sets: smp
  */
@@ -15,6 +15,7 @@
 #include "odp.h"
 
 #define PAGE MKT_PAGE
+#define LARGE (128ull << 20)
 
 #define ON_DEMAND (MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
 #define PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
@@ -79,6 +80,41 @@ static int pages_advise(FIXTURE_DATA(pages) *self, uint64_t advice, uint32_t len
 {
 	return mkt_raw_advise(self->s.dev[1].pd, advice, NOW, (uintptr_t)self->memory, length,
 			      self->mr->lkey);
+}
+
+static int pages_advise_step(void *arg, unsigned int round)
+{
+	return pages_advise(arg, PREFETCH, LARGE);
+}
+
+/* memory that was freed reads as zeros, also during advices that look at its pages */
+TEST_F(pages, freed)
+{
+	uint8_t *plain = (void *)(uintptr_t)self->s.plain[0].addr;
+	unsigned int i, stale = 0, rounds = mkt_scale(400, 80);
+	struct mkt_loop loop = {};
+	uint8_t *last;
+	long k;
+
+	ASSERT_EQ(0, pages_reg(self, variant->implicit, mkt_untouched(LARGE), LARGE));
+	last = self->memory + LARGE - PAGE;
+	ASSERT_EQ(0, mkt_loop_start(&loop, pages_advise_step, self));
+	for (i = 0; i < rounds; i++) {
+		for (k = 0; k < 16; k++)
+			last[-k * 64 * PAGE] = 0x5a;
+		/* let an advice come to these pages */
+		usleep(1000 * (i % 8));
+		ASSERT_EQ(0, madvise(self->memory, LARGE, MADV_DONTNEED));
+		for (k = 0; k < 16; k++) {
+			memset(plain, 1, 8);
+			ASSERT_EQ(IBV_WC_SUCCESS,
+				  pages_access(self, MKT_READ, last - k * 64 * PAGE, 8));
+			stale += plain[0] != 0;
+		}
+	}
+	ASSERT_EQ(0, mkt_loop_end(&loop));
+	EXPECT_LT(0, loop.rounds);
+	EXPECT_EQ(0, stale);
 }
 
 static int pages_drop_step(void *arg, unsigned int round)
