@@ -185,6 +185,28 @@ TEST_F(odp, atomics)
 	}
 }
 
+/* what was written through a key stays, if the process itself has not written the page */
+TEST_F(odp, reclaimed)
+{
+	uint8_t *plain = (void *)(uintptr_t)self->s.plain[0].addr;
+	uint8_t *memory = mkt_clean_pages(variant->shared, 2);
+	struct ibv_mr *mr;
+
+	ASSERT_NE(NULL, memory);
+	mr = ibv_reg_mr(self->s.dev[1].pd, memory, 2 * PAGE,
+			MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	ASSERT_NE(NULL, mr);
+	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, mr, (uintptr_t)memory,
+				    2 * PAGE));
+	mkt_rand_bytes(&self->s.rng, plain, PAGE);
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, PAGE));
+	ASSERT_TRUE(mkt_reclaim(memory, 2));
+	EXPECT_EQ(0, memcmp(memory, plain, PAGE));
+	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	munmap(memory, 2 * PAGE);
+}
+
 /* an access to unmapped memory fails, and only that access */
 TEST_F(odp, unmapped)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Pages of MRs on demand that the kernel takes away: no freed page is accessed, and an
- * advice does not wait for all of them, nor holds up others. They need no ib_mkey.
+ * subject: Pages of MRs on demand that the kernel takes away: what was written stays, no freed page
+ * is accessed, and an advice does not wait for all of them, nor holds up others. They need no
+ * ib_mkey.
  * needs: on-demand
  * sets: smp
  */
@@ -80,6 +81,40 @@ static int pages_advise(FIXTURE_DATA(pages) *self, uint64_t advice, uint32_t len
 {
 	return mkt_raw_advise(self->s.dev[1].pd, advice, NOW, (uintptr_t)self->memory, length,
 			      self->mr->lkey);
+}
+
+/* by each kind of access that writes; the process itself writes none of the pages afterwards */
+static int pages_written(FIXTURE_DATA(pages) *self, uint64_t before)
+{
+	const uint8_t *plain = (void *)(uintptr_t)self->s.plain[0].addr;
+	uint8_t *at = self->memory, expect[PAGE];
+	uint64_t value[2];
+
+	mkt_rand_bytes(&self->s.rng, (void *)plain, PAGE);
+	memcpy(expect, plain, PAGE);
+	if (pages_access(self, MKT_WRITE, at, PAGE) ||
+	    pages_access(self, MKT_FETCH_ADD, at + PAGE, 8) ||
+	    pages_access(self, MKT_ATOMIC_WRITE, at + 2 * PAGE, 8))
+		return -1;
+	if (!mkt_reclaim(at, 4))
+		return -2;
+	memcpy(&value[0], at + PAGE, 8);
+	memcpy(&value[1], at + 2 * PAGE, 8);
+	return memcmp(at, expect, PAGE) ? 1 : value[0] != before + 3 ? 2 : value[1] != 3 ? 3 : 0;
+}
+
+/* pages of a file that the process has read, which lets it write them without a fault */
+TEST_F(pages, reclaimed_file)
+{
+	ASSERT_EQ(0, pages_reg(self, variant->implicit, mkt_clean_pages(true, 4), 4 * PAGE));
+	EXPECT_EQ(0, pages_written(self, 0));
+}
+
+/* pages that the process does not need until they are written again */
+TEST_F(pages, reclaimed_freed)
+{
+	ASSERT_EQ(0, pages_reg(self, variant->implicit, mkt_clean_pages(false, 4), 4 * PAGE));
+	EXPECT_EQ(0, pages_written(self, 1));
 }
 
 static int pages_advise_step(void *arg, unsigned int round)

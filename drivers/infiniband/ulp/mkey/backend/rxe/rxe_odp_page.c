@@ -28,7 +28,7 @@ u64 ib_mkey_rxe_odp_faults(void)
 
 static unsigned long pfn_of(struct ib_umem_odp *umem_odp, u64 va)
 {
-	return umem_odp->map.pfn_list[(va - ib_umem_start(umem_odp)) >> umem_odp->page_shift];
+	return umem_odp->map.pfn_list[(va - ib_umem_start(umem_odp)) >> PAGE_SHIFT];
 }
 
 /* Unlocks the umem of an access to @mr. Only that of a part has a reference. */
@@ -52,10 +52,9 @@ static void unlock(struct rxe_mr *mr, struct ib_umem_odp *umem_odp)
 void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write, void **umem)
 {
 	struct ib_umem_odp *umem_odp = to_ib_umem_odp(mr->umem);
-	u64 offset = iova - READ_ONCE(mr->ibmr.iova), va, rest;
+	u64 offset = iova - READ_ONCE(mr->ibmr.iova), va;
 	unsigned long want = HMM_PFN_VALID;
 	unsigned long pfn = 0;
-	struct page *page;
 
 	if (offset >= READ_ONCE(mr->ibmr.length))
 		return ERR_PTR(-EFAULT);
@@ -77,14 +76,10 @@ void *ib_mkey_rxe_odp_lock(struct rxe_mr *mr, u64 iova, bool write, void **umem)
 		umem_odp = ib_mkey_rxe_fault_and_lock(mr, va, write);
 		if (IS_ERR(umem_odp))
 			return umem_odp;
-		pfn = pfn_of(umem_odp, va);
 	}
 	*umem = umem_odp;
-	/* An entry may describe a huge page. */
-	rest = va & (BIT_ULL(umem_odp->page_shift) - 1);
-	page = hmm_pfn_to_page(pfn) + (rest >> PAGE_SHIFT);
 
-	return kmap_local_page(page);
+	return kmap_local_page(rxe_odp_page(umem_odp, va, write));
 }
 
 void ib_mkey_rxe_odp_unlock(struct rxe_mr *mr, void *page, void *umem)

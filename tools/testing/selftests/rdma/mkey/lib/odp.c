@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "odp.h"
+#include "qp.h"
 
 /* runs @command, a pipe that begins with an rdma(8) command, and reads the first line */
 static bool mkt_rdma(char *line, size_t size, const struct mkt_dev *dev, const char *command)
@@ -90,4 +92,38 @@ uint32_t mkt_mapped(const uint8_t *memory, unsigned int pages)
 	for (i = 0; i < pages; i++)
 		mapped |= (uint32_t)(present[i] & 1) << i;
 	return mapped;
+}
+
+uint8_t *mkt_clean_pages(bool shared, unsigned int pages)
+{
+	volatile uint8_t *memory;
+	int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	unsigned int i;
+
+	if (shared) {
+		fd = memfd_create("mkey test", MFD_CLOEXEC);
+		if (fd < 0 || ftruncate(fd, pages * MKT_PAGE))
+			return NULL;
+		flags = MAP_SHARED;
+	}
+	memory = mmap(NULL, pages * MKT_PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
+	if (shared)
+		close(fd);
+	if (memory == MAP_FAILED)
+		return NULL;
+	for (i = 0; i < pages; i++) {
+		if (shared)
+			(void)memory[i * MKT_PAGE];
+		else
+			memory[i * MKT_PAGE] = 1;
+	}
+	if (!shared && madvise((void *)memory, pages * MKT_PAGE, MADV_FREE))
+		return NULL;
+	return (void *)memory;
+}
+
+bool mkt_reclaim(uint8_t *memory, unsigned int pages)
+{
+	return mkt_until(!madvise(memory, pages * MKT_PAGE, MADV_PAGEOUT) &&
+			 !(mkt_mapped(memory, pages) >> (pages - 1)));
 }

@@ -27,4 +27,12 @@ uint8_t *mkt_untouched(size_t length);
 /* the numbers of the first 32 pages of @memory that the process has mapped, as bits */
 uint32_t mkt_mapped(const uint8_t *memory, unsigned int pages);
 
+/*
+ * memory that the process can write without a fault, and whose pages are clean; NULL if there is
+ * none. It is a file, which the process has read, or else was freed by MADV_FREE.
+ */
+uint8_t *mkt_clean_pages(bool shared, unsigned int pages);
+/* lets the kernel take pages away; true if it took the last one, which is still clean */
+bool mkt_reclaim(uint8_t *memory, unsigned int pages);
+
 #endif /* MKEY_TEST_ODP_H */
