@@ -10,6 +10,7 @@
 #include <rdma/uverbs_std_types.h>
 #include <rdma/ib_mkey.h>
 #include <rdma/ib_mkey_ioctl.h>
+#include <rdma/rdma_cm.h>
 #include <rdma/restrack.h>
 #include <linux/dax.h>
 #include <linux/dma-buf.h>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/nsproxy.h>
+#include <net/net_namespace.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -70,4 +72,34 @@ __rust_helper int rust_helper_ib_post_send(struct ib_qp *qp,
 					   const struct ib_send_wr **bad_send_wr)
 {
 	return ib_post_send(qp, send_wr, bad_send_wr);
+}
+
+__rust_helper int rust_helper_ib_post_recv(struct ib_qp *qp,
+					   const struct ib_recv_wr *recv_wr,
+					   const struct ib_recv_wr **bad_recv_wr)
+{
+	return ib_post_recv(qp, recv_wr, bad_recv_wr);
+}
+
+__rust_helper int rust_helper_ib_dma_map_sg(struct ib_device *device, struct scatterlist *list,
+					    int nents, enum dma_data_direction direction)
+{
+	return ib_dma_map_sg(device, list, nents, direction);
+}
+
+__rust_helper void rust_helper_ib_dma_unmap_sg(struct ib_device *device, struct scatterlist *list,
+					       int nents, enum dma_data_direction direction)
+{
+	ib_dma_unmap_sg(device, list, nents, direction);
+}
+
+/* Returns the network namespace of the current process, with a reference. */
+__rust_helper struct net *rust_helper_rdma_current_net(void)
+{
+	return get_net(current->nsproxy->net_ns);
+}
+
+__rust_helper void rust_helper_rdma_put_net(struct net *net)
+{
+	put_net(net);
 }

@@ -2,7 +2,7 @@
 
 //! The registered devices. A device that is held stays registered.
 
-use super::Device;
+use super::{id::RawId, Device};
 use crate::kernel_ext::{
     rdma::client::{Client, ClientOps, Registration},
     sync::global::global_mutex,
@@ -99,16 +99,49 @@ impl Devices {
     /// `ENODEV` if there is no such device, or if it is being removed.
     pub(crate) fn hold(&self, index: u32) -> Result<HeldDevice> {
         let devices = DEVICES::lock();
-        let mut devices = devices.iter().map(|known| HeldDevice(known.clone()));
+        let mut devices = devices.iter().map(|known| HeldDevice {
+            device: known.device,
+            _holder: Holder::Client(known.clone()),
+        });
         devices.find(|held| held.index() == index).ok_or(ENODEV)
     }
 }
 
-/// A device that stays registered while this exists.
+/// An object that keeps a device registered.
 #[derive(Clone)]
-pub(crate) struct HeldDevice(Arc<KnownDevice>);
+enum Holder {
+    /// The removal of the device waits for a client.
+    Client(#[allow(dead_code, reason = "dropped only")] Arc<KnownDevice>),
+    /// The removal of the device waits for the ids of `rdma_cm`.
+    Id(#[allow(dead_code, reason = "dropped only")] Arc<RawId>),
+}
+
+/// A device that stays registered while this exists.
+///
+/// # Invariants
+///
+/// `_holder` keeps `device` registered.
+#[derive(Clone)]
+pub(crate) struct HeldDevice {
+    device: NonNull<Device>,
+    _holder: Holder,
+}
+
+// SAFETY: Any thread may use a registered device.
+unsafe impl Send for HeldDevice {}
+// SAFETY: Any thread may use a registered device, also several at once.
+unsafe impl Sync for HeldDevice {}
 
 impl HeldDevice {
+    /// Holds `device`, which must be that of `id`.
+    pub(super) fn by_id(device: &Device, id: &Arc<RawId>) -> Self {
+        // INVARIANT: The device of an id stays until the id is destroyed.
+        Self {
+            device: NonNull::from(device),
+            _holder: Holder::Id(id.clone()),
+        }
+    }
+
     fn index(&self) -> u32 {
         // SAFETY: The index is set before the device is registered.
         unsafe { (*self.as_raw()).index }
@@ -120,6 +153,6 @@ impl Deref for HeldDevice {
 
     fn deref(&self) -> &Device {
         // SAFETY: By the type invariant, the device is registered.
-        unsafe { self.0.device.as_ref() }
+        unsafe { self.device.as_ref() }
     }
 }

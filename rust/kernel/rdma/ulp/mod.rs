@@ -9,6 +9,9 @@
 //! | `dm.rs` | device memory and MRs over it |
 //! | `mkey.rs` | keys: unbound, bound, and with a staged layout |
 //! | `qp.rs` | completion queues and reliable queue pairs |
+//! | `id.rs`, `cm.rs` | ids of `rdma_cm`; the sides of a connection before it is made |
+//! | `link.rs` | connected queue pairs with many requests in flight |
+//! | `fast.rs` | fast registration of pages |
 //!
 //! An object holds all objects that it needs: a bound key holds its leaves, an MR its memory and
 //! its protection domain, and each of them the device, which stays registered. Dropping an object
@@ -20,17 +23,25 @@
 //! [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h). They sleep unless they say
 //! otherwise.
 
+mod cm;
 mod devices;
 mod dm;
+mod fast;
+mod id;
+mod link;
 mod mkey;
 mod pd;
 mod qp;
 
 pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
+pub(crate) use cm::{Active, Connected, Endpoint, Listener, Passive};
 pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use dm::{DeviceMemory, DmRegion};
+pub(crate) use fast::{FastMr, NoPages, Pages, ScatterList};
+pub(crate) use id::{Net, PRIVATE_MAX};
+pub(crate) use link::{Depth, Done, Link, Op, Queue, Refused, Request, Wr, MAX_SEGMENTS};
 pub(crate) use mkey::{BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Staged, Unbound};
-pub(crate) use pd::{DevicePd, HostBuffer};
+pub(crate) use pd::{DevicePd, HostBuffer, HostMemory};
 pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};
 
 /// The module's name. `rdma resource` shows it as the owner of an object.

@@ -17,7 +17,7 @@ use kernel::{dma::DataDirection, error::from_err_ptr, prelude::*, sync::Arc};
 pub(crate) struct DevicePd {
     // Fields drop in declaration order: the domain before its device.
     pd: OwnedPd,
-    _device: HeldDevice,
+    device: HeldDevice,
 }
 
 impl DevicePd {
@@ -25,9 +25,14 @@ impl DevicePd {
     pub(crate) fn new(device: &HeldDevice) -> Result<Arc<Self>> {
         let pd = Self {
             pd: OwnedPd::new(device, super::NAME)?,
-            _device: device.clone(),
+            device: device.clone(),
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
+    }
+
+    /// Returns the device.
+    pub(super) fn held_device(&self) -> &HeldDevice {
+        &self.device
     }
 }
 
@@ -77,7 +82,27 @@ impl Deref for PdMr {
 /// Devices read and write the memory.
 const DIRECTION: DataDirection = DataDirection::Bidirectional;
 
-/// Zeroed memory of the host that is mapped for a device.
+/// Zeroed memory of the host, which several devices may access.
+///
+/// There is never a reference to its bytes. See [`HostBuffer`].
+pub(crate) struct HostMemory(KVec<u8>);
+
+impl HostMemory {
+    /// Allocates `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, `ENOMEM`.
+    pub(crate) fn new(len: usize) -> Result<Arc<Self>> {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let memory = KVec::from_elem(0u8, len, GFP_KERNEL)?;
+        Ok(Arc::new(Self(memory), GFP_KERNEL)?)
+    }
+}
+
+/// Memory of the host that is mapped for a device.
 ///
 /// The device may read and write the memory at any time, so there is never a reference to its
 /// bytes. A copy that runs while the device writes has old bytes, new bytes, or both.
@@ -86,7 +111,7 @@ const DIRECTION: DataDirection = DataDirection::Bidirectional;
 ///
 /// `memory` is mapped for `device` at `addr`, in both directions.
 pub(crate) struct HostBuffer {
-    memory: KVec<u8>,
+    memory: Arc<HostMemory>,
     addr: u64,
     device: HeldDevice,
 }
@@ -98,11 +123,16 @@ impl HostBuffer {
     ///
     /// `EINVAL` for no bytes, `ENOMEM`.
     pub(crate) fn new(device: &HeldDevice, len: usize) -> Result<Arc<Self>> {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        let memory = KVec::from_elem(0u8, len, GFP_KERNEL)?;
-        let start = memory.as_ptr().cast_mut().cast();
+        Self::map(device, HostMemory::new(len)?)
+    }
+
+    /// Maps memory for `device`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn map(device: &HeldDevice, memory: Arc<HostMemory>) -> Result<Arc<Self>> {
+        let (start, len) = (memory.0.as_ptr().cast_mut().cast(), memory.0.len());
         // SAFETY: The device is registered, and there are `len` bytes of memory.
         let addr = unsafe {
             let raw = device.as_raw();
@@ -123,7 +153,7 @@ impl HostBuffer {
 
     /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
-        self.memory.len()
+        self.memory.0.len()
     }
 
     /// Returns the device for which the buffer is mapped.
@@ -147,7 +177,7 @@ impl HostBuffer {
         // SAFETY: The memory is mapped (type invariant), and `offset` is in it.
         unsafe {
             bindings::ib_dma_sync_single_for_cpu(raw, self.addr, all, DIRECTION.into());
-            copy(self.memory.as_ptr().cast_mut().add(offset));
+            copy(self.memory.0.as_ptr().cast_mut().add(offset));
             bindings::ib_dma_sync_single_for_device(raw, self.addr, all, DIRECTION.into());
         }
         Ok(())

@@ -80,6 +80,11 @@ impl Drop for Cq {
 pub(crate) struct Status(bindings::ib_wc_status);
 
 impl Status {
+    /// Makes a status of `enum ib_wc_status`.
+    pub(super) const fn from_raw(status: bindings::ib_wc_status) -> Self {
+        Self(status)
+    }
+
     /// The request succeeded.
     pub(crate) const SUCCESS: Self = Self(bindings::ib_wc_status_IB_WC_SUCCESS);
     /// A key could not be bound.

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Ids of `rdma_cm`, and the events that it reports for them.
+//!
+//! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+
+use crate::{bindings, kernel_ext::thread::Wake};
+use core::{
+    mem::size_of,
+    net::{Ipv4Addr, SocketAddrV4},
+    ptr,
+    ptr::NonNull,
+};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    ffi::c_int,
+    new_condvar, new_mutex,
+    prelude::*,
+    str::CStrExt,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, CondVar, Mutex,
+    },
+    time::msecs_to_jiffies,
+};
+
+/// The longest time for one step of a connection.
+const STEP_MS: u32 = 5000;
+/// The largest private data that `rdma_cm` sends with a request or a reply.
+pub(crate) const PRIVATE_MAX: usize = 56;
+
+/// `ENOTCONN`, which the kernel crate lacks.
+pub(super) fn not_connected() -> Error {
+    Error::from_errno(-(bindings::ENOTCONN as i32))
+}
+
+/// A network namespace, which stays while this exists.
+///
+/// # Invariants
+///
+/// This holds a reference.
+pub(crate) struct Net(NonNull<bindings::net>);
+
+// SAFETY: Any thread may use a network namespace.
+unsafe impl Send for Net {}
+// SAFETY: Any thread may use a network namespace, also several at once.
+unsafe impl Sync for Net {}
+
+impl Net {
+    /// Returns the namespace of the current process.
+    pub(crate) fn current() -> Result<Self> {
+        // SAFETY: The current process has a namespace.
+        // INVARIANT: The helper takes a reference.
+        Ok(Self(
+            NonNull::new(unsafe { bindings::rdma_current_net() }).ok_or(ESRCH)?,
+        ))
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rdma_put_net(self.0.as_ptr()) };
+    }
+}
+
+/// The events that `rdma_cm` has reported for an id.
+struct State {
+    /// The result of the last step.
+    step: Option<Result>,
+    /// Private data of the other side.
+    private: [u8; PRIVATE_MAX],
+    private_len: usize,
+    /// Requests of a listener.
+    incoming: KVec<RawId>,
+}
+
+#[pin_data]
+struct Events {
+    #[pin]
+    state: Mutex<State>,
+    #[pin]
+    changed: CondVar,
+    /// The connection is gone, or is not coming.
+    lost: Atomic<bool>,
+    wake: Arc<Wake>,
+}
+
+impl Events {
+    fn new(wake: &Arc<Wake>) -> Result<Arc<Self>> {
+        let state = State {
+            step: None,
+            private: [0; PRIVATE_MAX],
+            private_len: 0,
+            incoming: KVec::new(),
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                state <- new_mutex!(state),
+                changed <- new_condvar!(),
+                lost: Atomic::new(false),
+                wake: wake.clone(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// # Safety
+    ///
+    /// `event` must be a request to connect or an established connection.
+    unsafe fn keep_private(&self, event: &bindings::rdma_cm_event) {
+        let mut state = self.state.lock();
+        // SAFETY: By the safety requirement.
+        let conn = unsafe { event.param.conn.as_ref() };
+        if conn.private_data.is_null() {
+            return;
+        }
+        let len = usize::from(conn.private_data_len).min(PRIVATE_MAX);
+        // SAFETY: There are so many bytes, and `len` is not larger than the array.
+        unsafe {
+            ptr::copy_nonoverlapping(conn.private_data.cast(), state.private.as_mut_ptr(), len);
+        }
+        state.private_len = len;
+    }
+
+    fn request(&self, raw: *mut bindings::rdma_cm_id, event: &bindings::rdma_cm_event) -> Result {
+        let events = Events::new(&self.wake)?;
+        // SAFETY: The event is a request to connect.
+        unsafe { events.keep_private(event) };
+        let mut state = self.state.lock();
+        // An id must not be destroyed by its handler, so that nothing may fail after this.
+        state.incoming.reserve(1, GFP_KERNEL)?;
+        // SAFETY: No other code uses the new id.
+        unsafe { (*raw).context = Arc::as_ptr(&events).cast_mut().cast() };
+        // INVARIANT: The handler returns 0, so the id is ours. Its context is set.
+        let id = RawId {
+            raw: NonNull::new(raw).ok_or(EINVAL)?,
+            events,
+        };
+        let _ = state.incoming.push_within_capacity(id);
+        Ok(())
+    }
+}
+
+/// An id of `rdma_cm`. Dropping it destroys the id. The device of the id is not removed before.
+/// A handler or a completion must not drop it.
+///
+/// # Invariants
+///
+/// Only this destroys the id. Its context is `events`, and its handler is [`handler`].
+pub(super) struct RawId {
+    raw: NonNull<bindings::rdma_cm_id>,
+    events: Arc<Events>,
+}
+
+// SAFETY: Any thread may use an id.
+unsafe impl Send for RawId {}
+// SAFETY: `rdma_cm` serialises the calls for an id.
+unsafe impl Sync for RawId {}
+
+/// # Safety
+///
+/// Only `rdma_cm` may call this, for the id of a [`RawId`] or for a new id of its listener.
+unsafe extern "C" fn handler(
+    raw: *mut bindings::rdma_cm_id,
+    event: *mut bindings::rdma_cm_event,
+) -> c_int {
+    use bindings::{
+        rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED as ADDR_RESOLVED,
+        rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST as CONNECT_REQUEST,
+        rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED as ESTABLISHED,
+        rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED as ROUTE_RESOLVED,
+        rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT as TIMEWAIT_EXIT,
+    };
+    // SAFETY: The context is that of a `RawId`, which destroys the id before it drops `events`. A
+    // new id has the context of its listener.
+    let (events, event) = unsafe { (&*(*raw).context.cast::<Events>(), &*event) };
+    match event.event {
+        CONNECT_REQUEST => {
+            if let Err(error) = events.request(raw, event) {
+                return error.to_errno();
+            }
+        }
+        ADDR_RESOLVED | ROUTE_RESOLVED => events.state.lock().step = Some(Ok(())),
+        ESTABLISHED => {
+            // SAFETY: By the type of the event.
+            unsafe { events.keep_private(event) };
+            events.state.lock().step = Some(Ok(()));
+        }
+        TIMEWAIT_EXIT => return 0,
+        _ => {
+            events.lost.store(true, ordering::Relaxed);
+            events.state.lock().step = Some(Err(not_connected()));
+        }
+    }
+    events.changed.notify_all();
+    events.wake.wake();
+    0
+}
+
+impl RawId {
+    pub(super) fn new(net: &Net, wake: &Arc<Wake>) -> Result<Self> {
+        let events = Events::new(wake)?;
+        // SAFETY: The namespace is valid, and the context is as `handler()` requires.
+        let raw = from_err_ptr(unsafe {
+            bindings::__rdma_create_kernel_id(
+                net.0.as_ptr(),
+                Some(handler),
+                Arc::as_ptr(&events).cast_mut().cast(),
+                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                bindings::ib_qp_type_IB_QPT_RC,
+                super::NAME.as_char_ptr(),
+            )
+        })?;
+        // INVARIANT: Created above.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            events,
+        })
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
+        self.raw.as_ptr()
+    }
+
+    /// Begins a step with `begin`, and waits for its result.
+    fn step(&self, begin: impl FnOnce(*mut bindings::rdma_cm_id) -> c_int) -> Result {
+        self.events.state.lock().step = None;
+        to_result(begin(self.as_raw()))?;
+        let mut state = self.events.state.lock();
+        if state.step.is_none() {
+            let timeout = msecs_to_jiffies(STEP_MS);
+            let changed = &self.events.changed;
+            // Without a result, the step took too long or a signal is pending.
+            let _ = changed.wait_interruptible_timeout(&mut state, timeout);
+        }
+        state.step.take().unwrap_or(Err(ETIMEDOUT))
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.events.lost.load(ordering::Relaxed)
+    }
+
+    pub(super) fn wake(&self) -> &Arc<Wake> {
+        &self.events.wake
+    }
+
+    /// Copies the private data of the other side. Returns their length.
+    pub(super) fn private_data(&self, to: &mut [u8]) -> usize {
+        let state = self.events.state.lock();
+        let from = state.private.get(..state.private_len).unwrap_or_default();
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+        from.len()
+    }
+}
+
+impl Drop for RawId {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant. This waits until no handler runs.
+        unsafe { bindings::rdma_destroy_id(self.as_raw()) };
+    }
+}
+
+fn raw_address(address: SocketAddrV4) -> bindings::__kernel_sockaddr_storage {
+    let mut raw: bindings::__kernel_sockaddr_storage = pin_init::zeroed();
+    let bytes = (&raw mut raw).cast::<u8>();
+    let family = (bindings::AF_INET as u16).to_ne_bytes();
+    let parts: [&[u8]; 3] = [
+        &family,
+        &address.port().to_be_bytes(),
+        &address.ip().octets(),
+    ];
+    let mut at = 0;
+    for byte in parts.into_iter().flatten() {
+        const { assert!(size_of::<bindings::__kernel_sockaddr_storage>() >= 8) };
+        // SAFETY: The parts have 8 bytes, those of a `struct sockaddr_in`.
+        unsafe { bytes.add(at).write(*byte) };
+        at += 1;
+    }
+    raw
+}
+
+/// Parameters of both sides. Requests that find no receive are repeated without an end.
+fn parameters(private: &[u8]) -> Result<bindings::rdma_conn_param> {
+    let mut param: bindings::rdma_conn_param = pin_init::zeroed();
+    if private.len() > PRIVATE_MAX {
+        return Err(EINVAL);
+    }
+    param.private_data = private.as_ptr().cast();
+    param.private_data_len = private.len() as u8;
+    param.responder_resources = 16;
+    param.initiator_depth = 16;
+    param.retry_count = 7;
+    param.rnr_retry_count = 7;
+    Ok(param)
+}
+
+impl RawId {
+    pub(super) fn listen(&self, port: u16) -> Result {
+        let mut at = raw_address(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
+        // SAFETY: The id and the address are valid.
+        unsafe {
+            to_result(bindings::rdma_bind_addr(
+                self.as_raw(),
+                (&raw mut at).cast(),
+            ))?;
+            to_result(bindings::rdma_listen(self.as_raw(), 8))
+        }
+    }
+
+    /// Returns a request of a listener.
+    pub(super) fn next(&self) -> Option<Self> {
+        self.events.state.lock().incoming.pop()
+    }
+
+    /// Resolves an address and the route to it.
+    pub(super) fn resolve(&self, to: SocketAddrV4) -> Result {
+        let to = raw_address(to);
+        // SAFETY: The id and the address are valid.
+        self.step(|id| unsafe {
+            let to = (&raw const to).cast();
+            bindings::rdma_resolve_addr(id, ptr::null_mut(), to, STEP_MS as usize)
+        })?;
+        // SAFETY: As above.
+        self.step(|id| unsafe { bindings::rdma_resolve_route(id, STEP_MS as usize) })
+    }
+
+    pub(super) fn connect(&self, private: &[u8]) -> Result {
+        let mut param = parameters(private)?;
+        // SAFETY: The id is valid, and `private` lives until the call has copied it.
+        self.step(|id| unsafe { bindings::rdma_connect(id, &mut param) })
+    }
+
+    pub(super) fn accept(&self, private: &[u8]) -> Result {
+        let mut param = parameters(private)?;
+        // SAFETY: As above. `rdma_accept()` wants the lock.
+        self.step(|id| unsafe {
+            bindings::rdma_lock_handler(id);
+            let ret = bindings::rdma_accept(id, &mut param);
+            bindings::rdma_unlock_handler(id);
+            ret
+        })
+    }
+}
