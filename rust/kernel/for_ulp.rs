@@ -5,6 +5,7 @@
 //! A module includes this file as `kernel_ext`, includes the bindings as `bindings` and calls
 //! `module!`, all in its root. `mod.rs` would make a ULP depend on dma-buf and DAX.
 
+pub(crate) mod block;
 pub(crate) mod thread;
 
 pub(crate) mod sync {
