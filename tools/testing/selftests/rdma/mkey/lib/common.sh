@@ -107,3 +107,7 @@ link_add() {
 link_delete() { in_ns "$1" rdma link delete "${dev[$1]}"; }
 links_add() { link_add 0 && link_add 1; }
 links_delete() { link_delete 0 && link_delete 1; }
+
+# "${blockio[@]}" DEVICE BEHIND ROUNDS SEED [GRAIN]: random reads and writes, each of which is checked
+# shellcheck disable=SC2034 # for the script
+blockio=(python3 -B "$(dirname "${BASH_SOURCE[0]}")/blockio.py")

@@ -10,10 +10,6 @@
 
 tracing=/sys/kernel/tracing
 
-# "${blockio[@]}" DEVICE BEHIND ROUNDS SEED [GRAIN]: random reads and writes, each of which is checked
-# shellcheck disable=SC2034 # for the script
-blockio=(python3 -B "$(dirname "${BASH_SOURCE[0]}")/blockio.py")
-
 # trace_can: succeeds if this kernel can count
 trace_can() {
 	[[ -e $tracing/kprobe_events ]] || mount -t tracefs none $tracing 2>/dev/null
