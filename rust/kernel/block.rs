@@ -246,7 +246,7 @@ impl<D: Driver> Disk<D> {
                 return Err(EINVAL);
             }
             for (to, from) in to.iter_mut().zip(bytes) {
-                *to = *from as _;
+                *to = *from;
             }
             (*raw).fops = Self::OPERATIONS;
             // Reading a partition table would wait for the driver.

@@ -128,8 +128,8 @@ impl Thread {
     /// Only a new thread may call this, with a `Start<F>` that it owns.
     unsafe extern "C" fn run<F: FnOnce()>(start: *mut c_void) -> c_int {
         // SAFETY: By the safety requirement.
-        let Start { body, ended } =
-            KBox::into_inner(unsafe { KBox::from_raw(start.cast::<Start<F>>()) });
+        let start = unsafe { KBox::from_raw(start.cast::<Start<F>>()) };
+        let Start { body, ended } = KBox::into_inner(start);
         body();
         // SAFETY: `Thread` frees the completion after it is completed. Nothing is left to drop.
         unsafe { bindings::kthread_complete_and_exit(ended, 0) }

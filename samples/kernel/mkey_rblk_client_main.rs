@@ -241,9 +241,12 @@ impl Driver for Client {
     }
 }
 
+/// The commands of all tags.
+type Commands = KVec<KBox<Wr<Submit>>>;
+
 impl Client {
     /// Connects to the server. Returns the connection and the commands of all tags.
-    fn connect(self: &Arc<Self>) -> Result<(Link<Arc<Self>, Connected>, KVec<KBox<Wr<Submit>>>)> {
+    fn connect(self: &Arc<Self>) -> Result<(Link<Arc<Self>, Connected>, Commands)> {
         let endpoint = Endpoint::resolve(&self.net, self.server, &self.wake)?;
         let device = endpoint.device();
         let pd = DevicePd::new(&device)?;

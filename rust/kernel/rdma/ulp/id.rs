@@ -50,10 +50,9 @@ impl Net {
     /// Returns the namespace of the current process.
     pub(crate) fn current() -> Result<Self> {
         // SAFETY: The current process has a namespace.
+        let raw = unsafe { bindings::rdma_current_net() };
         // INVARIANT: The helper takes a reference.
-        Ok(Self(
-            NonNull::new(unsafe { bindings::rdma_current_net() }).ok_or(ESRCH)?,
-        ))
+        Ok(Self(NonNull::new(raw).ok_or(ESRCH)?))
     }
 }
 
@@ -272,12 +271,10 @@ fn raw_address(address: SocketAddrV4) -> bindings::__kernel_sockaddr_storage {
         &address.port().to_be_bytes(),
         &address.ip().octets(),
     ];
-    let mut at = 0;
-    for byte in parts.into_iter().flatten() {
+    for (at, byte) in parts.into_iter().flatten().enumerate() {
         const { assert!(size_of::<bindings::__kernel_sockaddr_storage>() >= 8) };
         // SAFETY: The parts have 8 bytes, those of a `struct sockaddr_in`.
         unsafe { bytes.add(at).write(*byte) };
-        at += 1;
     }
     raw
 }

@@ -424,8 +424,8 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
         init.sq_sig_type = bindings::ib_sig_type_IB_SIGNAL_REQ_WR;
         init.qp_type = bindings::ib_qp_type_IB_QPT_RC;
         // SAFETY: The id, the domain and the attributes are valid.
-        let made =
-            to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut init) });
+        let made = unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut init) };
+        let made = to_result(made);
         // SAFETY: The call has set the queue pair.
         let raw = made.and_then(|()| NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENOMEM));
         let (raw, cq) = match (raw, NonNull::new(cq)) {
