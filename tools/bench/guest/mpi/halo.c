@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Halo exchange of two processes over one device: Open MPI's derived datatypes against
- * keys of the same datatypes, in one run. Started by mpirun, with both processes' messages on
- * that device.
+ * Exchanges of two processes over one device, the halo of a cube and the transposition of a
+ * matrix: Open MPI's derived datatypes against keys of the same datatypes, in one run. Started
+ * by mpirun, with both processes' messages on that device.
  *
  * usage: mkey_bench_halo DEVICE REPETITIONS [-i] [-q]
  *   -i  note that the clock counts instructions
@@ -26,18 +26,27 @@
 #define AXES 3
 #define FACES (2 * AXES)
 #define MAX_EDGE 96
+#define COMPLEX 2	/* doubles of an element of a matrix */
 /* Exchanges between two barriers: their receives fit in a queue. */
 #define ROUNDS (RC_RECV_DEPTH / FACES)
 
-/* A cube of edge cells, with a border of one cell on each side, in row-major order. */
-struct box {
-	int edge;
-	double *cells;
-	size_t bytes;
+struct exchange;
+
+/* Each process sends what @type gives for a message, and receives the peer's. */
+struct kind {
+	const char *name;
+	int messages;
+	size_t (*cells)(int edge);			/* doubles of a process */
+	size_t (*sent)(int edge);			/* doubles of a message */
+	MPI_Datatype (*type)(const struct exchange *ex, int message, bool out);
+	/* The sender's cell from which @cell is; -1 if it is not received. */
+	ssize_t (*source)(const struct exchange *ex, size_t cell);
 };
 
-struct halo {
-	struct box box;
+struct exchange {
+	const struct kind *kind;
+	int edge;
+	double *cells;
 	struct rc_conn conn;
 	struct ibv_mr *mr;
 	struct ibmkey_mpi_key *out_key[FACES], *in_key[FACES];
@@ -46,7 +55,7 @@ struct halo {
 	struct rc_dev *dev;
 	int rank, peer;
 	int round;					/* counted from 1 */
-	int sent, received;				/* by keys, in lists and faces */
+	int sent, received;				/* by keys, in lists and messages */
 };
 
 static uint64_t now_ns(void)
@@ -57,22 +66,106 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
-/* The layer @at of a box, perpendicular to @axis and without its border. */
-static MPI_Datatype layer_type(const struct box *box, int axis, int at)
+static size_t volume(int edge)
 {
-	const int n = box->edge;
+	return (size_t)edge * edge * edge;
+}
+
+/* A cube of edge cells, with a border of one cell on each side, in row-major order. */
+static size_t box_cells(int edge)
+{
+	return volume(edge + 2);
+}
+
+static size_t face_cells(int edge)
+{
+	return (size_t)edge * edge;
+}
+
+/* A layer of a box, perpendicular to an axis and without its border. */
+static MPI_Datatype face_type(const struct exchange *ex, int message, bool out)
+{
+	const int n = ex->edge, axis = message / 2, high = message % 2;
 	int sizes[] = { n + 2, n + 2, n + 2 }, part[] = { n, n, n }, start[] = { 1, 1, 1 };
 	MPI_Datatype type;
 
 	part[axis] = 1;
-	start[axis] = at;
+	start[axis] = out ? (high ? n : 1) : (high ? 0 : n + 1);
 	MPI_Type_create_subarray(AXES, sizes, part, start, MPI_ORDER_C, MPI_DOUBLE, &type);
-	MPI_Type_commit(&type);
 	return type;
 }
 
+/* The border has the peer's cells of the opposite layers. */
+static ssize_t face_source(const struct exchange *ex, size_t cell)
+{
+	const int n = ex->edge, size = n + 2;
+	int at[] = { cell / size / size, cell / size % size, cell % size }, borders = 0;
+
+	for (int a = 0; a < AXES; a++)
+		borders += at[a] == 0 || at[a] == n + 1;
+	if (borders != 1)
+		return -1;
+	for (int a = 0; a < AXES; a++)
+		if (at[a] == 0 || at[a] == n + 1)
+			at[a] = at[a] ? 1 : n;
+	return (at[0] * size + at[1]) * size + at[2];
+}
+
+/*
+ * A square matrix of complex numbers, of which each process has edge rows, and then edge rows of
+ * the transposed matrix. The diagonal blocks need no peer, and are not transposed here.
+ */
+static size_t matrix_cells(int edge)
+{
+	return 2ul * edge * 2 * edge * COMPLEX;
+}
+
+static size_t block_cells(int edge)
+{
+	return (size_t)edge * edge * COMPLEX;
+}
+
+/* The peer's columns of the own rows; they become the peer's rows, from the own column on. */
+static MPI_Datatype block_type(const struct exchange *ex, int message, bool out)
+{
+	const int n = ex->edge;
+	const size_t first = (out ? 0 : 2 * n * n) + (size_t)ex->peer * n;
+	MPI_Datatype block, column, type;
+
+	(void)message;	/* there is one */
+	if (out) {
+		MPI_Type_vector(n, n, 2 * n, MPI_C_DOUBLE_COMPLEX, &block);
+	} else {
+		MPI_Type_vector(n, 1, 2 * n, MPI_C_DOUBLE_COMPLEX, &type);
+		MPI_Type_create_resized(type, 0, COMPLEX * sizeof(double), &column);
+		MPI_Type_free(&type);
+		MPI_Type_contiguous(n, column, &block);
+		MPI_Type_free(&column);
+	}
+	MPI_Type_create_hindexed_block(1, 1, &(MPI_Aint){ first * COMPLEX * sizeof(double) }, block,
+				       &type);
+	MPI_Type_free(&block);
+	return type;
+}
+
+static ssize_t block_source(const struct exchange *ex, size_t cell)
+{
+	const int n = ex->edge;
+	const size_t element = cell / COMPLEX;
+	const int row = (int)(element / (2 * n)) - n, column = element % (2 * n);
+
+	if (row < 0 || column / n != ex->peer)
+		return -1;
+	return (((size_t)(column % n) * 2 * n) + ex->rank * n + row) * COMPLEX + cell % COMPLEX;
+}
+
+static const struct kind kinds[] = {
+	{ "6 faces", FACES, box_cells, face_cells, face_type, face_source },
+	{ "transposition", 1, matrix_cells, block_cells, block_type, block_source },
+};
+
 /* A key of the cells that @type has. */
-static struct ibmkey_mpi_key *key_of(struct halo *halo, MPI_Datatype type)
+static struct ibmkey_mpi_key *key_of(struct exchange *ex, MPI_Datatype type)
 {
 	struct ibmkey_mpi_layout layout;
 	struct ibmkey_mpi_key *key;
@@ -82,8 +175,8 @@ static struct ibmkey_mpi_key *key_of(struct halo *halo, MPI_Datatype type)
 	if (ret)
 		die(ret, "ibmkey_mpi_layout: %s", layout.part);
 	if (ibmkey_mpi_entries(&layout) != 1)
-		errx(1, "%u entries for a layer", ibmkey_mpi_entries(&layout));
-	ret = ibmkey_mpi_bind(halo->dev->pd, halo->box.cells, halo->mr, &layout,
+		errx(1, "%s: %u entries", ex->kind->name, ibmkey_mpi_entries(&layout));
+	ret = ibmkey_mpi_bind(ex->dev->pd, ex->cells, ex->mr, &layout,
 			      IBV_ACCESS_LOCAL_WRITE, &key);
 	if (ret)
 		die(ret, "ibmkey_mpi_bind: %s", ibmkey_mpi_last_error());
@@ -105,166 +198,155 @@ static double value(int rank, int round, size_t cell)
 	return rank * 0.5 + round * 1e7 + cell;
 }
 
-static void fill(struct halo *halo, int round)
+static void fill(struct exchange *ex, int round)
 {
-	for (size_t i = 0; i < halo->box.bytes / sizeof(double); i++)
-		halo->box.cells[i] = value(halo->rank, round, i);
+	for (size_t i = 0; i < ex->kind->cells(ex->edge); i++)
+		ex->cells[i] = value(ex->rank, round, i);
 }
 
-/* The border has the peer's cells of the opposite layers, and nothing else has changed. */
-static void check(const struct halo *halo, int round, const char *way)
+/* Each cell that is received has the peer's, and nothing else has changed. */
+static void check(const struct exchange *ex, int round, const char *way)
 {
-	const int n = halo->box.edge, size = n + 2;
+	for (size_t cell = 0; cell < ex->kind->cells(ex->edge); cell++) {
+		ssize_t from = ex->kind->source(ex, cell);
+		double expected = from < 0 ? value(ex->rank, round, cell) :
+					     value(ex->peer, round, from);
 
-	for (int x = 0; x < size; x++)
-		for (int y = 0; y < size; y++)
-			for (int z = 0; z < size; z++) {
-				int at[] = { x, y, z }, borders = 0, rank = halo->rank;
-				size_t from, cell = ((size_t)x * size + y) * size + z;
-
-				for (int a = 0; a < AXES; a++)
-					borders += at[a] == 0 || at[a] == n + 1;
-				for (int a = 0; a < AXES && borders == 1; a++)
-					if (at[a] == 0 || at[a] == n + 1) {
-						at[a] = at[a] ? 1 : n;
-						rank = halo->peer;
-					}
-				from = ((size_t)at[0] * size + at[1]) * size + at[2];
-				if (halo->box.cells[cell] != value(rank, round, from))
-					errx(1, "%s: cell %d %d %d is wrong", way, x, y, z);
-			}
+		if (ex->cells[cell] != expected)
+			errx(1, "%s, %s: cell %zu is wrong", ex->kind->name, way, cell);
+	}
 }
 
-static void by_mpi(struct halo *halo)
+static void by_mpi(struct exchange *ex)
 {
+	const int n = ex->kind->messages;
 	MPI_Request request[2 * FACES];
 
-	for (int i = 0; i < FACES; i++)
-		MPI_Irecv(halo->box.cells, 1, halo->in_type[i], halo->peer, i, MPI_COMM_WORLD,
-			  &request[i]);
-	for (int i = 0; i < FACES; i++)
-		MPI_Isend(halo->box.cells, 1, halo->out_type[i], halo->peer, i, MPI_COMM_WORLD,
-			  &request[FACES + i]);
-	MPI_Waitall(2 * FACES, request, MPI_STATUSES_IGNORE);
+	for (int i = 0; i < n; i++)
+		MPI_Irecv(ex->cells, 1, ex->in_type[i], ex->peer, i, MPI_COMM_WORLD, &request[i]);
+	for (int i = 0; i < n; i++)
+		MPI_Isend(ex->cells, 1, ex->out_type[i], ex->peer, i, MPI_COMM_WORLD,
+			  &request[n + i]);
+	MPI_Waitall(2 * n, request, MPI_STATUSES_IGNORE);
 }
 
 /* Packed by MPI, sent as bytes, and unpacked: what programs do if they distrust datatypes. */
-static void by_packing(struct halo *halo)
+static void by_packing(struct exchange *ex)
 {
-	const int face = halo->box.edge * halo->box.edge * sizeof(double);
-	static char packed[2 * FACES][MAX_EDGE * MAX_EDGE * sizeof(double)];
+	const int n = ex->kind->messages, bytes = ex->kind->sent(ex->edge) * sizeof(double);
+	static char packed[2 * FACES][MAX_EDGE * MAX_EDGE * COMPLEX * sizeof(double)];
 	MPI_Request request[2 * FACES];
 
-	for (int i = 0; i < FACES; i++)
-		MPI_Irecv(packed[i], face, MPI_PACKED, halo->peer, i, MPI_COMM_WORLD, &request[i]);
-	for (int i = 0; i < FACES; i++) {
+	for (int i = 0; i < n; i++)
+		MPI_Irecv(packed[i], bytes, MPI_PACKED, ex->peer, i, MPI_COMM_WORLD, &request[i]);
+	for (int i = 0; i < n; i++) {
 		int at = 0;
 
-		MPI_Pack(halo->box.cells, 1, halo->out_type[i], packed[FACES + i], face, &at,
-			 MPI_COMM_WORLD);
-		MPI_Isend(packed[FACES + i], face, MPI_PACKED, halo->peer, i, MPI_COMM_WORLD,
-			  &request[FACES + i]);
+		MPI_Pack(ex->cells, 1, ex->out_type[i], packed[n + i], bytes, &at, MPI_COMM_WORLD);
+		MPI_Isend(packed[n + i], bytes, MPI_PACKED, ex->peer, i, MPI_COMM_WORLD,
+			  &request[n + i]);
 	}
-	MPI_Waitall(2 * FACES, request, MPI_STATUSES_IGNORE);
-	for (int i = 0; i < FACES; i++) {
+	MPI_Waitall(2 * n, request, MPI_STATUSES_IGNORE);
+	for (int i = 0; i < n; i++) {
 		int at = 0;
 
-		MPI_Unpack(packed[i], face, &at, halo->box.cells, 1, halo->in_type[i],
-			   MPI_COMM_WORLD);
+		MPI_Unpack(packed[i], bytes, &at, ex->cells, 1, ex->in_type[i], MPI_COMM_WORLD);
 	}
 }
 
 /*
- * One SEND a face. The receives were posted in the same order, before the peer began. It
+ * One SEND a message. The receives were posted in the same order, before the peer began. It
  * may be a round ahead.
  */
-static void by_keys(struct halo *halo)
+static void by_keys(struct exchange *ex)
 {
+	const int n = ex->kind->messages;
 	struct ibv_send_wr wr[FACES];
 	struct ibv_sge sge[FACES];
 
-	for (int i = 0; i < FACES; i++) {
+	for (int i = 0; i < n; i++) {
 		sge[i] = (struct ibv_sge){
-			.length = halo->out[i]->length,
-			.lkey = halo->out[i]->lkey,
+			.length = ex->out[i]->length,
+			.lkey = ex->out[i]->lkey,
 		};
 		wr[i] = (struct ibv_send_wr){
-			.next = i + 1 < FACES ? &wr[i + 1] : NULL,
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
 			.sg_list = &sge[i],
 			.num_sge = 1,
 			.opcode = IBV_WR_SEND,
-			.send_flags = i + 1 < FACES ? 0 : IBV_SEND_SIGNALED,
+			.send_flags = i + 1 < n ? 0 : IBV_SEND_SIGNALED,
 		};
 	}
-	rc_post(&halo->conn, wr);
-	while (halo->sent < halo->round || halo->received < halo->round * FACES) {
-		struct ibv_wc wc = rc_wait(&halo->conn);
+	rc_post(&ex->conn, wr);
+	while (ex->sent < ex->round || ex->received < ex->round * n) {
+		struct ibv_wc wc = rc_wait(&ex->conn);
 
 		if (wc.opcode & IBV_WC_RECV)
-			halo->received++;
+			ex->received++;
 		else
-			halo->sent++;
+			ex->sent++;
 	}
 }
 
-static void post_receives(struct halo *halo)
+static void post_receives(struct exchange *ex)
 {
-	halo->sent = 0;
-	halo->received = 0;
-	for (int i = 0; i < ROUNDS * FACES; i++)
-		rc_post_recv(&halo->conn, i, halo->in[i % FACES], NULL,
-			     halo->in[i % FACES]->length);
+	const int n = ex->kind->messages;
+
+	ex->sent = 0;
+	ex->received = 0;
+	for (int i = 0; i < ROUNDS * n; i++)
+		rc_post_recv(&ex->conn, i, ex->in[i % n], NULL, ex->in[i % n]->length);
 }
 
-static void halo_open(struct halo *halo, struct rc_dev *dev, int edge)
+static void exchange_open(struct exchange *ex, struct rc_dev *dev, int edge)
 {
+	const size_t bytes = ex->kind->cells(edge) * sizeof(double);
 	struct rc_addr own, peer;
 
-	MPI_Comm_rank(MPI_COMM_WORLD, &halo->rank);
-	halo->peer = !halo->rank;
-	halo->dev = dev;
-	halo->box.edge = edge;
-	halo->box.bytes = (edge + 2) * (edge + 2) * (edge + 2) * sizeof(double);
-	halo->box.cells = aligned_alloc(4096, (halo->box.bytes + 4095) & ~4095ul);
-	if (!halo->box.cells)
-		err(1, "a box of %zu bytes", halo->box.bytes);
-	halo->mr = rc_reg(dev, halo->box.cells, halo->box.bytes, IBV_ACCESS_LOCAL_WRITE);
-	for (int i = 0; i < FACES; i++) {
-		int out = i % 2 ? edge : 1, in = i % 2 ? 0 : edge + 1;
-
-		halo->out_type[i] = layer_type(&halo->box, i / 2, out);
-		halo->in_type[i] = layer_type(&halo->box, i / 2, in);
-		halo->out_key[i] = key_of(halo, halo->out_type[i]);
-		halo->in_key[i] = key_of(halo, halo->in_type[i]);
-		halo->out[i] = ibmkey_mpi_mr(halo->out_key[i]);
-		halo->in[i] = ibmkey_mpi_mr(halo->in_key[i]);
+	MPI_Comm_rank(MPI_COMM_WORLD, &ex->rank);
+	ex->peer = !ex->rank;
+	ex->dev = dev;
+	ex->edge = edge;
+	ex->cells = aligned_alloc(4096, (bytes + 4095) & ~4095ul);
+	if (!ex->cells)
+		err(1, "%zu bytes", bytes);
+	ex->mr = rc_reg(dev, ex->cells, bytes, IBV_ACCESS_LOCAL_WRITE);
+	for (int i = 0; i < ex->kind->messages; i++) {
+		ex->out_type[i] = ex->kind->type(ex, i, true);
+		ex->in_type[i] = ex->kind->type(ex, i, false);
+		MPI_Type_commit(&ex->out_type[i]);
+		MPI_Type_commit(&ex->in_type[i]);
+		ex->out_key[i] = key_of(ex, ex->out_type[i]);
+		ex->in_key[i] = key_of(ex, ex->in_type[i]);
+		ex->out[i] = ibmkey_mpi_mr(ex->out_key[i]);
+		ex->in[i] = ibmkey_mpi_mr(ex->in_key[i]);
 	}
-	rc_create(&halo->conn, dev, "halo");
-	own = rc_address(&halo->conn, dev);
-	MPI_Sendrecv(&own, sizeof(own), MPI_BYTE, halo->peer, 0, &peer, sizeof(peer), MPI_BYTE,
-		     halo->peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-	rc_connect(&halo->conn, dev, &peer);
+	rc_create(&ex->conn, dev, "exchange");
+	own = rc_address(&ex->conn, dev);
+	MPI_Sendrecv(&own, sizeof(own), MPI_BYTE, ex->peer, 0, &peer, sizeof(peer), MPI_BYTE,
+		     ex->peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	rc_connect(&ex->conn, dev, &peer);
 }
 
-static void halo_close(struct halo *halo)
+static void exchange_close(struct exchange *ex)
 {
 	/* The peer may still wait for an acknowledgment. */
 	MPI_Barrier(MPI_COMM_WORLD);
-	rc_destroy(&halo->conn);
-	for (int i = 0; i < FACES; i++) {
-		free_key(halo->out_key[i]);
-		free_key(halo->in_key[i]);
-		MPI_Type_free(&halo->out_type[i]);
-		MPI_Type_free(&halo->in_type[i]);
+	rc_destroy(&ex->conn);
+	for (int i = 0; i < ex->kind->messages; i++) {
+		free_key(ex->out_key[i]);
+		free_key(ex->in_key[i]);
+		MPI_Type_free(&ex->out_type[i]);
+		MPI_Type_free(&ex->in_type[i]);
 	}
-	rc_dereg(halo->mr);
-	free(halo->box.cells);
+	rc_dereg(ex->mr);
+	free(ex->cells);
 }
 
 static const struct {
 	const char *name;
-	void (*run)(struct halo *halo);
-	void (*before)(struct halo *halo);
+	void (*run)(struct exchange *ex);
+	void (*before)(struct exchange *ex);
 } ways[] = {
 	{ "mpi", by_mpi, NULL },
 	{ "packed", by_packing, NULL },
@@ -273,20 +355,20 @@ static const struct {
 
 enum { WAYS = ARRAY_SIZE(ways) };
 
-static uint64_t exchange(struct halo *halo, int way, int number)
+static uint64_t exchange_by(struct exchange *ex, int way, int number)
 {
 	uint64_t start, ns;
 
-	fill(halo, number);
+	fill(ex, number);
 	if (ways[way].before)
-		ways[way].before(halo);
+		ways[way].before(ex);
 	MPI_Barrier(MPI_COMM_WORLD);
 	start = now_ns();
-	for (halo->round = 1; halo->round <= ROUNDS; halo->round++)
-		ways[way].run(halo);
+	for (ex->round = 1; ex->round <= ROUNDS; ex->round++)
+		ways[way].run(ex);
 	MPI_Barrier(MPI_COMM_WORLD);
 	ns = now_ns() - start;
-	check(halo, number, ways[way].name);
+	check(ex, number, ways[way].name);
 	return ns;
 }
 
@@ -308,40 +390,42 @@ static uint64_t packets_sent(const struct rc_dev *dev)
 }
 
 /* The first exchange by a way. Tells how many packets it took, if nothing is measured. */
-static void exchange_once(struct halo *halo, int way, bool quiet)
+static void exchange_once(struct exchange *ex, int way, bool quiet)
 {
-	bool shows = quiet && halo->rank == 0;
-	uint64_t before = shows ? packets_sent(halo->dev) : 0;
+	bool shows = quiet && ex->rank == 0;
+	uint64_t before = shows ? packets_sent(ex->dev) : 0;
 
-	exchange(halo, way, way);
+	exchange_by(ex, way, way);
 	if (shows)
-		printf("%s %d %" PRIu64 "\n", ways[way].name, halo->box.edge,
-		       packets_sent(halo->dev) - before);
+		printf("%s %s %d %" PRIu64 "\n", ex->kind->messages == 1 ? "block" : "faces",
+		       ways[way].name, ex->edge, packets_sent(ex->dev) - before);
 }
 
-static void measure(struct rc_dev *dev, int edge, int repetitions, bool quiet)
+static void measure(const struct kind *kind, struct rc_dev *dev, int edge, int repetitions,
+		    bool quiet)
 {
 	uint64_t ns[WAYS][100];
-	struct halo halo = {};
+	struct exchange ex = { .kind = kind };
 
-	halo_open(&halo, dev, edge);
+	exchange_open(&ex, dev, edge);
 	for (int way = 0; way < WAYS; way++)
-		exchange_once(&halo, way, quiet);
+		exchange_once(&ex, way, quiet);
 	for (int i = 0; i < repetitions && !quiet; i++)
 		for (int turn = 0; turn < WAYS; turn++) {
 			/* No way always follows the same one. */
 			int way = i % 2 ? WAYS - 1 - turn : turn;
 
-			ns[way][i] = exchange(&halo, way, i * WAYS + turn);
+			ns[way][i] = exchange_by(&ex, way, i * WAYS + turn);
 		}
-	for (int way = 0; way < WAYS && !quiet && halo.rank == 0; way++) {
-		printf("{\"record\":\"series\",\"group\":\"halo\",\"name\":\"6 faces\",\"way\":\"%s\",\"size\":%d,\"amount\":%zu,\"unit\":\"bytes\",\"ns\":[",
-		       ways[way].name, edge, ROUNDS * 2 * FACES * sizeof(double) * edge * edge);
+	for (int way = 0; way < WAYS && !quiet && ex.rank == 0; way++) {
+		printf("{\"record\":\"series\",\"group\":\"halo\",\"name\":\"%s\",\"way\":\"%s\",\"size\":%d,\"amount\":%zu,\"unit\":\"bytes\",\"ns\":[",
+		       kind->name, ways[way].name, edge,
+		       ROUNDS * 2 * kind->messages * sizeof(double) * kind->sent(edge));
 		for (int i = 0; i < repetitions; i++)
 			printf("%s%" PRIu64, i ? "," : "", ns[way][i]);
 		puts("]}");
 	}
-	halo_close(&halo);
+	exchange_close(&ex);
 }
 
 static void print_run(const struct rc_dev *dev, int repetitions, bool icount)
@@ -376,8 +460,9 @@ int main(int argc, char **argv)
 	rc_open(&dev, argv[1]);
 	if (rank == 0 && !quiet)
 		print_run(&dev, repetitions, icount);
-	for (unsigned int i = 0; i < (quiet ? 2 : ARRAY_SIZE(edges)); i++)
-		measure(&dev, edges[i], repetitions, quiet);
+	for (unsigned int k = 0; k < ARRAY_SIZE(kinds); k++)
+		for (unsigned int i = 0; i < (quiet ? 2 : ARRAY_SIZE(edges)); i++)
+			measure(&kinds[k], &dev, edges[i], repetitions, quiet);
 	rc_close(&dev);
 	MPI_Finalize();
 	return 0;

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# subject: Halo exchange of two processes, which may be on two machines, by keys, by Open MPI's
-# derived datatypes, and by packing: the program of the group halo of "make bench", small. All
-# cells are checked, and the packets of each way are counted, no times.
+# subject: Halo exchange and transposition of two processes, which may be on two machines, by keys,
+# by Open MPI's derived datatypes, and by packing: the program of the group halo of "make bench",
+# small. All cells are checked, and the packets of each way are counted, no times.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -16,21 +16,20 @@ program=$here/../bin/mkey_bench_halo
 [[ -n $(netdev_of 0) ]] || skip_all "no device ${dev[0]}"
 
 exchange() { "$tree/tools/bench/guest/halo" "$program" 1 -q >"$tmp/packets"; }
-# 6 faces, 10 exchanges, 2 processes. On two machines, half of them send through this device.
-faces=$((6 * 10 * ${VM_NODE:-2}))
+# 10 exchanges, 2 processes. On two machines, half of them send through this device.
+each=$((10 * ${VM_NODE:-2}))
 # on_the_device WAY: the bytes went through the device, which sent a packet or more for each
-# face, in each of two sizes.
+# face, and for each block of a matrix, in each of two sizes.
 on_the_device() {
-	[[ $(grep -c "^$1 " "$tmp/packets") == 2 ]] || { cat "$tmp/packets"; return 1; }
-	awk -v way="$1" -v faces="$faces" \
-		'$1 == way && $3 < faces { print $3 " packets for " faces " faces"; bad = 1 }
+	[[ $(grep -c "^[a-z]* $1 " "$tmp/packets") == 4 ]] || { cat "$tmp/packets"; return 1; }
+	awk -v way="$1" -v each="$each" '$2 == way && $4 < ($1 == "faces" ? 6 : 1) * each { print; bad = 1 }
 		END { exit bad }' "$tmp/packets"
 }
 
 plan 4
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-check "every cell of every face, by each way, through ${dev[0]}" exchange
+check "every cell of every face and block, by each way, through ${dev[0]}" exchange
 check "Open MPI's datatypes are on the device" on_the_device mpi
 check "what MPI packs is on the device" on_the_device packed
 check "keys of the datatypes are on the device" on_the_device key
