@@ -68,7 +68,8 @@ class Cache(Test):
         with kv.Gather(self.pd, self.view, [5, 6], READ) as some:
             self.assertEqual(self.errno_of(some.bind, [5, BLOCKS], READ), errno.ERANGE)
             self.assertEqual(self.errno_of(some.bind, [1, 2, 3], READ), errno.ENOSPC)
-            for wrong in ([], [-1], [1.5]):
+            self.assertEqual(self.errno_of(some.bind, [], READ), errno.EINVAL)
+            for wrong in ([-1], [1.5]):
                 with self.assertRaises((LayoutError, TypeError)):
                     some.bind(wrong, READ)
             self.assertEqual(self.read(some.key), self.blocks([5, 6]))
