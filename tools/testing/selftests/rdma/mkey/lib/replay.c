@@ -113,7 +113,7 @@ void mkt_replay_close(struct mkt_replay *replay)
 		close(replay->fd);
 }
 
-static void forge_put(uint8_t *at, uint64_t value, unsigned int bytes)
+void mkt_packet_put(uint8_t *at, uint64_t value, unsigned int bytes)
 {
 	while (bytes--) {
 		at[bytes] = value;
@@ -132,13 +132,19 @@ static uint32_t forge_get(const uint8_t *at, unsigned int bytes)
 
 static uint32_t forge_crc(uint32_t crc, const uint8_t *from, size_t length)
 {
-	unsigned int bit;
+	static uint32_t table[256];
+	unsigned int i, bit;
 
-	while (length--) {
-		crc ^= *from++;
+	/* of one thread, as all of this file */
+	for (i = 0; i < 256 && !table[255]; i++) {
+		uint32_t value = i;
+
 		for (bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+			value = value >> 1 ^ (value & 1 ? 0xedb88320 : 0);
+		table[i] = value;
 	}
+	while (length--)
+		crc = crc >> 8 ^ table[(crc ^ *from++) & 0xff];
 	return crc;
 }
 
@@ -168,51 +174,51 @@ static void forge_seal(uint8_t *packet, size_t end)
 	uint32_t sum = 0, icrc;
 	unsigned int i;
 
-	forge_put(packet + IP_AT + 2, end + ICRC - IP_AT, 2);
-	forge_put(packet + IP_AT + 10, 0, 2);
+	mkt_packet_put(packet + IP_AT + 2, end + ICRC - IP_AT, 2);
+	mkt_packet_put(packet + IP_AT + 10, 0, 2);
 	for (i = 0; i < 20; i += 2)
 		sum += forge_get(packet + IP_AT + i, 2);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum += sum >> 16;
-	forge_put(packet + IP_AT + 10, ~sum, 2);
-	forge_put(packet + UDP_AT + 4, end + ICRC - UDP_AT, 2);
+	mkt_packet_put(packet + IP_AT + 10, ~sum, 2);
+	mkt_packet_put(packet + UDP_AT + 4, end + ICRC - UDP_AT, 2);
 	/* no checksum */
-	forge_put(packet + UDP_AT + 6, 0, 2);
+	mkt_packet_put(packet + UDP_AT + 6, 0, 2);
 	icrc = forge_icrc(packet, end);
 	for (i = 0; i < ICRC; i++)
 		packet[end + i] = icrc >> 8 * i;
 }
 
-int mkt_forge_send(struct mkt_replay *replay, const struct mkt_forged *forged)
+uint32_t mkt_packet_psn(const struct mkt_replay *replay)
 {
-	bool reth = forged->opcode != MKT_BTH_WRITE_MIDDLE && forged->opcode != MKT_BTH_WRITE_LAST;
-	unsigned int pad = -forged->payload & 3;
-	uint8_t packet[sizeof(replay->packet)];
-	uint8_t *at = packet + EXT_AT;
+	return forge_get(replay->packet + BTH_AT + 9, 3);
+}
 
-	if (EXT_AT + 20 + forged->payload + pad + ICRC > sizeof(packet))
+int mkt_packet_send(struct mkt_replay *replay, const struct mkt_packet *packet)
+{
+	unsigned int pad = -packet->payload & 3;
+	uint8_t bytes[sizeof(replay->packet)];
+	uint8_t *at = bytes + EXT_AT;
+
+	if (EXT_AT + packet->ext_length + packet->payload + pad + ICRC > sizeof(bytes))
 		return EMSGSIZE;
-	memcpy(packet, replay->packet, EXT_AT);
-	packet[BTH_AT] = forged->opcode;
-	packet[BTH_AT + 1] = (packet[BTH_AT + 1] & ~0x30) | pad << 4;
+	memcpy(bytes, replay->packet, EXT_AT);
+	bytes[BTH_AT] = packet->opcode;
+	bytes[BTH_AT + 1] = ((bytes[BTH_AT + 1] & ~0x30) | ((pad + packet->more_pad) & 3) << 4) ^
+			    packet->flags;
+	if (packet->qp_num)
+		mkt_packet_put(bytes + BTH_AT + 5, packet->qp_num, 3);
 	/* it asks for an acknowledgment */
-	packet[BTH_AT + 8] |= 0x80;
-	forge_put(packet + BTH_AT + 9, forge_get(replay->packet + BTH_AT + 9, 3) + forged->psn, 3);
-	if (forged->opcode == MKT_BTH_FLUSH) {
-		forge_put(at, forged->feth, 4);
-		at += 4;
-	}
-	if (reth) {
-		forge_put(at, forged->va, 8);
-		forge_put(at + 8, forged->rkey, 4);
-		forge_put(at + 12, forged->length, 4);
-		at += 16;
-	}
-	memset(at, forged->value, forged->payload);
-	memset(at + forged->payload, 0, pad);
-	at += forged->payload + pad;
-	forge_seal(packet, at - packet);
-	if (sendto(replay->fd, packet, at + ICRC - packet, 0, (struct sockaddr *)&replay->to,
+	bytes[BTH_AT + 8] |= 0x80;
+	mkt_packet_put(bytes + BTH_AT + 9, packet->psn, 3);
+	memcpy(at, packet->ext, packet->ext_length);
+	at += packet->ext_length;
+	memset(at, packet->value, packet->payload);
+	memset(at + packet->payload, 0, pad);
+	at += packet->payload + pad;
+	forge_seal(bytes, at - bytes);
+	*at ^= packet->broken;
+	if (sendto(replay->fd, bytes, at + ICRC - bytes, 0, (struct sockaddr *)&replay->to,
 		   sizeof(replay->to)) < 0) {
 		mkt_diag("a packet cannot be sent: %s", strerror(errno));
 		return errno;
@@ -220,12 +226,37 @@ int mkt_forge_send(struct mkt_replay *replay, const struct mkt_forged *forged)
 	return 0;
 }
 
+int mkt_forge_send(struct mkt_replay *replay, const struct mkt_forged *forged)
+{
+	bool reth = forged->opcode != MKT_BTH_WRITE_MIDDLE && forged->opcode != MKT_BTH_WRITE_LAST;
+	struct mkt_packet packet = {
+		.opcode = forged->opcode,
+		.psn = mkt_packet_psn(replay) + forged->psn,
+		.payload = forged->payload,
+		.value = forged->value,
+	};
+	uint8_t *at = packet.ext;
+
+	if (forged->opcode == MKT_BTH_FLUSH) {
+		mkt_packet_put(at, forged->feth, 4);
+		at += 4;
+	}
+	if (reth) {
+		mkt_packet_put(at, forged->va, 8);
+		mkt_packet_put(at + 8, forged->rkey, 4);
+		mkt_packet_put(at + 12, forged->length, 4);
+		at += 16;
+	}
+	packet.ext_length = at - packet.ext;
+	return mkt_packet_send(replay, &packet);
+}
+
 int mkt_forge_answer(struct mkt_replay *replay, uint32_t psn, uint8_t *opcode)
 {
 	uint8_t packet[sizeof(replay->packet)];
 	struct sockaddr_ll from;
 
-	psn = (forge_get(replay->packet + BTH_AT + 9, 3) + psn) & 0xffffff;
+	psn = (mkt_packet_psn(replay) + psn) & 0xffffff;
 	while (replay_next(replay, packet, sizeof(packet), &from, 2000) > 0) {
 		if (from.sll_pkttype == PACKET_OUTGOING ||
 		    forge_get(packet + BTH_AT + 9, 3) != psn)
@@ -234,4 +265,43 @@ int mkt_forge_answer(struct mkt_replay *replay, uint32_t psn, uint8_t *opcode)
 		return packet[EXT_AT];
 	}
 	return -1;
+}
+
+int mkt_answers_only(struct mkt_replay *replay)
+{
+	int on = 1, room = 16 << 20;
+
+	if (setsockopt(replay->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) ||
+	    setsockopt(replay->fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)))
+		return errno;
+	return 0;
+}
+
+bool mkt_answer_next(struct mkt_replay *replay, struct mkt_answer *answer, int timeout)
+{
+	uint8_t packet[sizeof(replay->packet)];
+	struct sockaddr_ll from;
+	size_t at = EXT_AT;
+	ssize_t n;
+
+	n = replay_next(replay, packet, sizeof(packet), &from, timeout);
+	if (n <= 0)
+		return false;
+	answer->opcode = packet[BTH_AT];
+	answer->psn = forge_get(packet + BTH_AT + 9, 3);
+	answer->syndrome = 0;
+	answer->length = 0;
+	if (answer->opcode < MKT_BTH_READ_RESPONSE_FIRST ||
+	    answer->opcode > MKT_BTH_ATOMIC_ACKNOWLEDGE)
+		return true;
+	if (answer->opcode != MKT_BTH_READ_RESPONSE_MIDDLE) {
+		answer->syndrome = packet[at];
+		at += 4;
+	}
+	n -= at + ICRC + (packet[BTH_AT + 1] >> 4 & 3);
+	if (n > 0 && n <= (ssize_t)sizeof(answer->data)) {
+		answer->length = n;
+		memcpy(answer->data, packet + at, n);
+	}
+	return true;
 }
