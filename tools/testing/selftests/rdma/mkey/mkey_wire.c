@@ -65,6 +65,7 @@ FIXTURE(wire)
 	bool sending;			/* it is a SEND */
 	struct mkt_packet recent[RECENT];
 	unsigned long long packets, answers, data, errors, changes;
+	unsigned long tainted;
 };
 
 static volatile uint64_t *wire_word(FIXTURE_DATA(wire) *self, unsigned int w)
@@ -384,8 +385,11 @@ static int wire_drain(FIXTURE_DATA(wire) *self)
 static uint32_t wire_reth(FIXTURE_DATA(wire) *self, struct mkt_packet *packet, unsigned int skip)
 {
 	struct mkt_rng *rng = &self->s.rng;
-	enum object last = mkt_between(rng, 0, 15) ? DEVICE : NUM_OBJECTS - 1;
-	const struct wire_object *object = &self->object[mkt_between(rng, 0, last)];
+	/* often one that has all rights, so that the packets that follow are executed */
+	static const enum object usual[] = { ALL_RIGHTS, KEY, WINDOW, ON_DEMAND, DEVICE, RENEWED };
+	enum object any = mkt_between(rng, 0, mkt_between(rng, 0, 15) ? DEVICE : NUM_OBJECTS - 1);
+	const struct wire_object *object =
+		&self->object[mkt_between(rng, 0, 7) ? usual[mkt_between(rng, 0, 5)] : any];
 	uint32_t length = mkt_rand_size(rng, object->length ?: 1);
 	uint64_t at = object->length ? mkt_between(rng, 0, object->length - length) : 0;
 	uint32_t rkey = object->rkey;
@@ -457,7 +461,7 @@ static unsigned int wire_next(FIXTURE_DATA(wire) *self, struct mkt_packet *packe
 		packet->ext_length = 28;
 		return 1;
 	case 2:
-		packet->opcode = mkt_between(rng, 0, 1) ? MKT_BTH_ATOMIC_WRITE : MKT_BTH_FLUSH;
+		packet->opcode = mkt_between(rng, 0, 7) ? MKT_BTH_ATOMIC_WRITE : MKT_BTH_FLUSH;
 		wire_reth(self, packet, packet->opcode == MKT_BTH_FLUSH ? 4 : 0);
 		if (packet->opcode == MKT_BTH_FLUSH) {
 			packet->ext[3] = mkt_between(rng, 0, 0x33);
@@ -571,6 +575,16 @@ static int wire_burst(FIXTURE_DATA(wire) *self)
 	return err ?: wire_answers(self, 0, 0, 0, NULL);
 }
 
+/* connects the queue pair again if it is in ERR; other packets may be on their way */
+static int wire_revive(FIXTURE_DATA(wire) *self)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int err = ibv_query_qp(self->s.pair.end[1].qp, &attr, IBV_QP_STATE, &init);
+
+	return err || attr.qp_state != IBV_QPS_ERR ? err : wire_recover(self);
+}
+
 /* changes the rights to some bytes */
 static int wire_change(FIXTURE_DATA(wire) *self)
 {
@@ -611,6 +625,7 @@ FIXTURE_SETUP(wire)
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&s->pair, 0, &nothing));
 	ASSERT_EQ(0, mkt_replay_find(&self->replay, MKT_BTH_WRITE_ONLY));
 	ASSERT_EQ(0, mkt_answers_only(&self->replay));
+	self->tainted = mkt_tainted();
 	/* memory that keeps its bytes when the process unmaps its pages */
 	fd = memfd_create("wire", MFD_CLOEXEC);
 	ASSERT_EQ(0, ftruncate(fd, DM_AT));
@@ -665,7 +680,7 @@ TEST_F(wire, forged)
 
 	end = packets ? 1e12 : begin + (seconds ? strtod(seconds, NULL) : mkt_rounds(30, 10));
 	for (round = 0; self->packets < most && mkt_seconds() < end && !err; round++) {
-		err = wire_burst(self);
+		err = wire_burst(self) ?: wire_revive(self);
 		switch (mkt_between(&self->s.rng, 0, 15)) {
 		case 0:
 			err = err ?: wire_drain(self) ?: wire_check(self);
@@ -688,6 +703,7 @@ TEST_F(wire, forged)
 	EXPECT_EQ(0, err) TH_LOG("%s, in round %u", strerror(err), round);
 	EXPECT_EQ(0, wire_drain(self));
 	EXPECT_EQ(0, wire_check(self));
+	EXPECT_EQ(self->tainted, mkt_tainted());
 	EXPECT_LT(1000, self->data);
 	EXPECT_LT(10, self->changes);
 	TH_LOG("%llu packets in %.0f s, %llu answers with %llu bytes, %llu changes, %llu times ERR",

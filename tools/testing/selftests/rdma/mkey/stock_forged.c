@@ -27,20 +27,6 @@ FIXTURE(forged)
 	unsigned long tainted;
 };
 
-/* the kernel has printed a warning: bit 9 of its taint */
-static unsigned long forged_tainted(void)
-{
-	unsigned long value = 0;
-	FILE *file = fopen("/proc/sys/kernel/tainted", "re");
-
-	if (file) {
-		if (fscanf(file, "%lu", &value) != 1)
-			value = 0;
-		fclose(file);
-	}
-	return value & 1u << 9;
-}
-
 FIXTURE_SETUP(forged)
 {
 	struct mkt_leaf *leaf;
@@ -52,7 +38,7 @@ FIXTURE_SETUP(forged)
 	leaf = &self->s.arena[1].leaf[0];
 	self->addr = (leaf->addr + 4095) & ~4095ull;
 	self->rkey = leaf->mr->rkey;
-	self->tainted = forged_tainted();
+	self->tainted = mkt_tainted();
 	ASSERT_EQ(0, mkt_replay_open(&self->replay, &self->s.dev[0]));
 	self->recorded = true;
 }
@@ -164,7 +150,7 @@ TEST_F(forged, lengths)
 			TH_LOG("%s: byte %u was written", now->what, i);
 		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	}
-	EXPECT_EQ(self->tainted, forged_tainted());
+	EXPECT_EQ(self->tainted, mkt_tainted());
 }
 
 /* sends a request that is accepted, and answered by a packet with the opcode @answer */
@@ -192,7 +178,7 @@ TEST_F(forged, nothing)
 	self->rkey ^= 0x5500;
 	forged_accepted(_metadata, self, write, MKT_BTH_ACKNOWLEDGE);
 	forged_accepted(_metadata, self, read, MKT_BTH_READ_RESPONSE_ONLY);
-	EXPECT_EQ(self->tainted, forged_tainted());
+	EXPECT_EQ(self->tainted, mkt_tainted());
 }
 
 /* the longest message; its bytes are the zeros of memory that was never written */
@@ -268,6 +254,42 @@ TEST_F(forged, no_resources)
 	}
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+/*
+ * Answers that are none to the READ of side 1. It fails, although none of its bytes has come, and
+ * rxe does not warn.
+ */
+TEST_F(forged, answers)
+{
+	static const struct mkt_packet answers[] = {
+		{ .opcode = MKT_BTH_READ_RESPONSE_MIDDLE, .payload = 64 },
+		{ .opcode = MKT_BTH_READ_RESPONSE_ONLY, .payload = 64, .ext_length = 4,
+		  .ext = { MKT_NAK } },
+		{ .opcode = MKT_BTH_ATOMIC_ACKNOWLEDGE, .ext_length = 12 },
+		{ .opcode = MKT_BTH_ACKNOWLEDGE, .ext_length = 4, .ext = { 0x40 } },
+	};
+	struct mkt_qp *end = self->s.pair.end;
+	struct mkt_wr read = mkt_plain_wr(&self->s, 1, MKT_READ, 64, self->s.plain[0].addr,
+					  self->s.plain[0].mr->rkey);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(answers); i++) {
+		struct mkt_packet answer = answers[i];
+		struct ibv_wc wc;
+
+		ASSERT_EQ(0, forged_begin(self));
+		/* the peer does not answer */
+		ASSERT_EQ(0, mkt_qp_state(&end[0], IBV_QPS_RESET));
+		answer.psn = end[1].psn;
+		ASSERT_EQ(0, mkt_post_send(&end[1], &read, 0));
+		ASSERT_EQ(0, mkt_packet_send(&self->replay, &answer));
+		ASSERT_EQ(0, mkt_poll(&end[1], &wc));
+		EXPECT_EQ(IBV_WC_BAD_RESP_ERR, wc.status)
+			TH_LOG("opcode 0x%x", answer.opcode);
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+	EXPECT_EQ(self->tainted, mkt_tainted());
 }
 
 /* enum ib_wr_opcode values for kernel QPs */

@@ -305,3 +305,16 @@ bool mkt_answer_next(struct mkt_replay *replay, struct mkt_answer *answer, int t
 	}
 	return true;
 }
+
+unsigned long mkt_tainted(void)
+{
+	unsigned long value = 0;
+	FILE *file = fopen("/proc/sys/kernel/tainted", "re");
+
+	if (file) {
+		if (fscanf(file, "%lu", &value) != 1)
+			value = 0;
+		fclose(file);
+	}
+	return value & 1u << 9;
+}

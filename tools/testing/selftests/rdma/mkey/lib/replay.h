@@ -119,4 +119,7 @@ int mkt_answers_only(struct mkt_replay *replay);
 /* receives an answer to the recorded queue pair within @timeout ms; false if there is none */
 bool mkt_answer_next(struct mkt_replay *replay, struct mkt_answer *answer, int timeout);
 
+/* not 0 if the kernel has printed a warning: bit 9 of its taint */
+unsigned long mkt_tainted(void);
+
 #endif /* MKEY_TEST_REPLAY_H */
