@@ -335,8 +335,11 @@ impl Client {
             if removing {
                 // It fails.
                 drop(io);
-            } else if let Some(slot) = self.state.lock().slots.get_mut(tag) {
-                slot.waiting = io;
+            } else if io.is_some() {
+                // Without a request, a new one may have come meanwhile.
+                if let Some(slot) = self.state.lock().slots.get_mut(tag) {
+                    slot.waiting = io;
+                }
             }
         }
     }
