@@ -11,7 +11,7 @@ use kernel::{
     new_mutex, new_spinlock,
     prelude::*,
     sync::{Arc, ArcBorrow, Mutex, SpinLock},
-    time::{delay::fsleep, Delta},
+    time::{delay::fsleep, Delta, Instant, Monotonic},
 };
 use kernel_ext::{
     block::{Direction, Disk, Driver, Io, Limits},
@@ -57,6 +57,9 @@ const SEGMENTS: u16 = 256;
 /// The time between two attempts to connect.
 const RETRY_MS: u32 = 1000;
 
+/// The time in which a server replies. After that the connection counts as lost.
+const REPLY_MS: i64 = 30_000;
+
 /// Sends a command, and invalidates its rkey.
 struct Submit {
     tag: usize,
@@ -77,8 +80,8 @@ struct Slot {
     free: Option<KBox<Wr<Submit>>>,
     /// The command that was sent, or failed.
     sent: Option<KBox<Wr<Submit>>>,
-    /// A command was posted and its request has not ended.
-    busy: bool,
+    /// When the command was posted whose request has not ended.
+    busy: Option<Instant<Monotonic>>,
     /// The status in the reply.
     status: Option<u32>,
 }
@@ -86,6 +89,8 @@ struct Slot {
 struct State {
     link: Option<Link<Arc<Client>, Connected>>,
     slots: KVec<Slot>,
+    /// The size of the disk.
+    sectors: u64,
     /// The module ends: without a connection, requests fail.
     removing: bool,
     /// The disk is gone: the thread ends.
@@ -140,7 +145,7 @@ impl State {
             rkey: remote.rkey,
             addr: remote.addr,
         };
-        slot.busy = true;
+        slot.busy = Some(Instant::now());
         slot.status = None;
         if command.put(&message).is_err() {
             link.fail();
@@ -167,7 +172,7 @@ impl Request for Submit {
                 let io = wr.mr().and_then(|mr| mr.release());
                 let status = slot.status.take();
                 slot.free = Some(wr);
-                slot.busy = false;
+                slot.busy = None;
                 drop(state);
                 if let Some(io) = io {
                     io.end(if status == Some(0) { Ok(()) } else { Err(EIO) });
@@ -194,7 +199,7 @@ impl Receive {
         let reply = Reply::get(&self.message, len)?;
         let mut state = qp.session().state.lock();
         let slot = state.slots.get_mut(reply.tag as usize).ok_or(EINVAL)?;
-        if !slot.busy || slot.status.is_some() {
+        if slot.busy.is_none() || slot.status.is_some() {
             return Err(EINVAL);
         }
         slot.status = Some(reply.status);
@@ -280,14 +285,22 @@ impl Client {
 
     /// Adds the disk when the first connection is made.
     fn add_disk(self: &Arc<Self>, link: &Link<Arc<Self>, Connected>) -> Result {
-        let mut disk = self.disk.lock();
-        if disk.is_some() || self.state.lock().removing {
-            return Ok(());
-        }
         let mut bytes = [0; 8];
         let len = link.private_data(&mut bytes);
+        let sectors = Hello::get(&bytes, len)?.sectors;
+        let mut disk = self.disk.lock();
+        let mut state = self.state.lock();
+        if disk.is_some() && state.sectors != sectors {
+            // This is another store.
+            return Err(ENODEV);
+        }
+        if disk.is_some() || state.removing {
+            return Ok(());
+        }
+        state.sectors = sectors;
+        drop(state);
         let limits = Limits {
-            sectors: Hello::get(&bytes, len)?.sectors,
+            sectors,
             max_sectors: MAX_BYTES / SECTOR as u32,
             max_segments: SEGMENTS,
             alignment: 4,
@@ -328,7 +341,7 @@ impl Client {
                 return;
             };
             let (sent, free, waiting) = (slot.sent.take(), slot.free.take(), slot.waiting.take());
-            (slot.busy, slot.status) = (false, None);
+            (slot.busy, slot.status) = (None, None);
             drop(state);
             drop(free);
             let io = sent.and_then(Wr::into_pages).or(waiting);
@@ -349,6 +362,11 @@ impl Client {
         loop {
             let state = self.state.lock();
             let (removing, ending) = (state.removing, state.ending);
+            let late = |at: Instant<_>| at.elapsed().as_millis() > REPLY_MS;
+            let is_late = state.slots.iter().any(|slot| slot.busy.is_some_and(late));
+            if let (Some(link), true) = (&state.link, is_late) {
+                link.fail();
+            }
             let lost = state.link.as_ref().map(|link| link.is_lost());
             drop(state);
             if ending || lost == Some(true) || (removing && lost.is_none()) {
@@ -383,7 +401,7 @@ impl kernel::Module for MkeyRblkClient {
                 waiting: None,
                 free: None,
                 sent: None,
-                busy: false,
+                busy: None,
                 status: None,
             };
             slots.push(slot, GFP_KERNEL)?;
@@ -391,6 +409,7 @@ impl kernel::Module for MkeyRblkClient {
         let state = State {
             link: None,
             slots,
+            sectors: 0,
             removing: false,
             ending: false,
         };

@@ -146,6 +146,9 @@ impl Request for Job {
     }
 }
 
+/// The most connections, each of which has receives and maps the store.
+const MAX_LINKS: usize = 16;
+
 struct Server {
     pieces: KVec<Arc<HostMemory>>,
     listener: Listener,
@@ -188,14 +191,23 @@ impl Server {
         let mut links = KVec::new();
         while !self.ending.load(ordering::Relaxed) {
             self.wake.wait(1000);
-            while let Some(endpoint) = self.listener.next() {
+            // A client that connects again has lost a connection, whose data must not come later.
+            links.retain(|link: &mut Link<_, _>| !link.is_lost());
+            while !self.ending.load(ordering::Relaxed) {
+                let Some(endpoint) = self.listener.next() else {
+                    break;
+                };
+                if links.len() >= MAX_LINKS {
+                    // This rejects it.
+                    drop(endpoint);
+                    continue;
+                }
                 let link = self.accept(endpoint);
                 let kept = link.and_then(|link| Ok(links.push(link, GFP_KERNEL)?));
                 if let Err(error) = kept {
                     pr_err!("a connection is refused: error {}\n", error.to_errno());
                 }
             }
-            links.retain(|link| !link.is_lost());
         }
     }
 }

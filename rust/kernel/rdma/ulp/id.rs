@@ -63,6 +63,9 @@ impl Drop for Net {
     }
 }
 
+/// The most requests to connect that wait for a listener. `rdma_cm` refuses further ones.
+const MAX_INCOMING: usize = 64;
+
 /// The events that `rdma_cm` has reported for an id.
 struct State {
     /// The result of the last step.
@@ -127,6 +130,9 @@ impl Events {
         // SAFETY: The event is a request to connect.
         unsafe { events.keep_private(event) };
         let mut state = self.state.lock();
+        if state.incoming.len() >= MAX_INCOMING {
+            return Err(EBUSY);
+        }
         // An id must not be destroyed by its handler, so that nothing may fail after this.
         state.incoming.reserve(1, GFP_KERNEL)?;
         // SAFETY: No other code uses the new id.
@@ -309,7 +315,7 @@ impl RawId {
 
     /// Returns a request of a listener.
     pub(super) fn next(&self) -> Option<Self> {
-        self.events.state.lock().incoming.pop()
+        self.events.state.lock().incoming.remove(0).ok()
     }
 
     /// Resolves an address and the route to it.
