@@ -200,8 +200,10 @@ TEST_F(odp, reclaimed)
 				    2 * PAGE));
 	mkt_rand_bytes(&self->s.rng, plain, PAGE);
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, self->s.key[1]->rkey, MKT_WRITE, 0, PAGE));
-	ASSERT_TRUE(mkt_reclaim(memory, 2));
+	if (!mkt_reclaim(memory, 2))
+		SKIP(goto out, "the kernel does not reclaim the other page");
 	EXPECT_EQ(0, memcmp(memory, plain, PAGE));
+out:
 	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	munmap(memory, 2 * PAGE);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* MRs on demand: the statistics of their page faults, and pages that are mapped. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -122,8 +123,20 @@ uint8_t *mkt_clean_pages(bool shared, unsigned int pages)
 	return (void *)memory;
 }
 
+/* A page that a processor has yet to put into a list of reclaim is not reclaimed before. */
+static void drain_lists(void)
+{
+	int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, "1", 1) != 1)
+		perror("drop_caches");
+	if (fd >= 0)
+		close(fd);
+}
+
 bool mkt_reclaim(uint8_t *memory, unsigned int pages)
 {
+	drain_lists();
 	return mkt_until(!madvise(memory, pages * MKT_PAGE, MADV_PAGEOUT) &&
 			 !(mkt_mapped(memory, pages) >> (pages - 1)));
 }
