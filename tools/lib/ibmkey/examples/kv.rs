@@ -9,6 +9,8 @@
 //!
 //! usage: kv DEVICE
 
+#![allow(clippy::arithmetic_side_effects, reason = "the numbers are small constants")]
+
 use std::error::Error;
 
 use ibmkey::{
