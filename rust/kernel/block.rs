@@ -170,6 +170,11 @@ pub(crate) struct Limits {
     pub(crate) alignment: u32,
 }
 
+extern "C" {
+    /// The first byte of the module of this code, which the build defines.
+    static __this_module: u8;
+}
+
 /// A disk. Dropping it removes the disk after all its requests have ended. Open files keep the
 /// module, but not the disk.
 ///
@@ -187,7 +192,7 @@ unsafe impl<D: Driver> Send for Disk<D> {}
 impl<D: Driver> Disk<D> {
     const OPERATIONS: &'static bindings::block_device_operations =
         &bindings::block_device_operations {
-            owner: crate::THIS_MODULE.as_ptr(),
+            owner: (&raw const __this_module).cast_mut().cast(),
             ..pin_init::zeroed()
         };
 
