@@ -9,7 +9,11 @@
 //!
 //! usage: kv DEVICE
 
-#![allow(clippy::arithmetic_side_effects, reason = "the numbers are small constants")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "the numbers are small constants"
+)]
 
 use std::error::Error;
 
