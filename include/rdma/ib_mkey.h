@@ -56,8 +56,8 @@ struct ib_dm *ib_alloc_dm_class(struct ib_device *device,
 /**
  * ib_query_dm_class() - query the class of device memory
  * @dm: memory of ib_alloc_dm() or ib_alloc_dm_class()
- * @dm_class: set to the class, as for ib_alloc_dm_class(), with its number if it has one, and
- *	with IB_MKEY_DM_COHERENT if the caches of the processor are coherent with the memory
+ * @dm_class: set to a value for ib_alloc_dm_class(): the class, with its number if it has one,
+ *	and IB_MKEY_DM_COHERENT if the caches of the processor are coherent with the memory
  *
  * Return: 0, or -EOPNOTSUPP for memory that ib_mkey does not provide.
  */

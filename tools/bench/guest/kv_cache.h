@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Two KV caches, for the ways of the group kv. A cache has layers with their own MRs, and each
+ * The two KV caches of the group kv. A cache has layers with their own MRs, and each
  * layer has a piece of every block.
  */
 #ifndef MKEY_BENCH_KV_CACHE_H

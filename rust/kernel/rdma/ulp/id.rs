@@ -165,7 +165,8 @@ unsafe impl Sync for RawId {}
 
 /// # Safety
 ///
-/// Only `rdma_cm` may call this, for the id of a [`RawId`] or for a new id of its listener.
+/// Only `rdma_cm` may call this. The id must belong to a [`RawId`], or be a new one of a listener
+/// that does.
 unsafe extern "C" fn handler(
     raw: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,

@@ -266,7 +266,7 @@ impl Mkey<Unbound> {
         Self::new_at(pd, max_entries, 0)
     }
 
-    /// Makes a key whose addresses begin at `base`, with every layout. As for [`Self::new`].
+    /// Makes a key like [`Self::new`]. Its addresses begin at `base`, whatever its layout is.
     pub(crate) fn new_at(pd: &Arc<DevicePd>, max_entries: u32, base: u64) -> Result<Self> {
         // SAFETY: The domain is valid. `ib_alloc_mkey()` returns a new MR in the domain, or an
         // error.
@@ -282,8 +282,8 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_bind_mkeys()`; `EINVAL` for memory
-    /// of another domain or device; `ERANGE` for bytes outside a [`HostBuffer`].
+    /// The errors of `ib_bind_mkeys()`; `EINVAL` for memory of another domain or device; `ERANGE` for
+    /// bytes outside a [`HostBuffer`].
     pub(crate) fn bind(
         self,
         access: Access,
@@ -299,7 +299,7 @@ impl Mkey<Unbound> {
     ///
     /// # Errors
     ///
-    /// The errors of `ib_map_mkey()`; otherwise as for [`Self::bind`].
+    /// The errors of `ib_map_mkey()`, and those of [`Self::bind`].
     pub(crate) fn stage(self, layout: Layout<'_>) -> Result<Mkey<Staged>, BindRefused> {
         self.mr.set_key(mr_key::next(self.mr.rkey()));
         match layout.apply(&self.mr, self.base, None) {

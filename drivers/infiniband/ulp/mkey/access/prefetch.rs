@@ -84,14 +84,14 @@ impl<F: FnMut(&LeafMr, u64, u64) -> Result> Walk<'_, F> {
     }
 }
 
-/// Calls `run` for each range of pages of the ODP leaves that have the bytes `(addr, len)` of `mr`: the
-/// MR of the leaf, an address of it and a length. Without `wait`, `run` only begins a prefetch, and is
-/// called [`MAX_BEGUN`] times at most.
+/// Calls `run` for each range of pages of the ODP leaves that have the bytes `(addr, len)` of `mr`,
+/// with the MR of the leaf, an address of that MR and a length. Without `wait`, `run` only begins a
+/// prefetch, and is called [`MAX_BEGUN`] times at most.
 ///
 /// # Errors
 ///
-/// `EINVAL` if nothing is bound; `EFAULT` for bytes outside of the binding; `EPERM` for a leaf that does
-/// not allow the access any more; `EINTR` if the process is killed; the errors of `run`.
+/// `EINVAL` if nothing is bound; `EFAULT` for bytes outside of the binding; `EPERM` for a leaf that
+/// does not allow the access any more; `EINTR` if the process is killed; the errors of `run`.
 pub(crate) fn prefetch(
     mr: &Claimed,
     (addr, len): (u64, u64),

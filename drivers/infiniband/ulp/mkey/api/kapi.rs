@@ -161,7 +161,7 @@ fn indexed_parts(layout: &Given<ib_mkey_indexed>) -> errors::Result<(Pattern, In
     Ok((pattern, indices))
 }
 
-/// Stages ranges. The addresses of the key will begin at `base`, as for the functions below.
+/// Stages ranges. In this function and the two below, the addresses of the key will begin at `base`.
 pub(super) fn stage_list(key: &Key<'_>, base: u64, sg_list: &[ib_sge]) -> errors::Result {
     let ranges = sg_list.iter();
     key.stage_list(

@@ -72,8 +72,8 @@ fn windows(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Resul
 }
 
 /// Writes a line for each region of `core`: device, lkey, kind, bytes, entries, the most entries,
-/// levels, leaves, pins, the address of the first byte, and the PID and name of the process that made the
-/// region. Memory windows follow, with a dash for that address.
+/// levels, leaves, pins, the address of the first byte, and the PID and name of the process that made
+/// the region. Memory windows follow, with a dash for that address.
 pub(crate) fn regions(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
     for region in core.regions.iter() {
         let pins = core.pins.count(region.index());

@@ -271,7 +271,7 @@ int ibmkey_bind_interleaved(struct ibv_mr *mkey, unsigned access,
  * mr had, because the memory is still registered by it.
  *
  * Return: 0, or an errno value; then nothing has changed: the errno values of
- * ibmkey_bind_interleaved(), and EBUSY as for ibv_rereg_mr_sg().
+ * ibmkey_bind_interleaved(), and EBUSY of ibv_rereg_mr_sg().
  */
 int ibv_rereg_mr_interleaved(struct ibv_mr *mkey, unsigned access,
 			     uint32_t num_dims, const uint64_t *repeat_count,

@@ -88,7 +88,7 @@ struct ibv_dm *ibmkey_alloc_dm(struct ibv_context *ctx,
 /**
  * ibmkey_query_dm - query the class of device memory
  * @dm: device memory of ibv_alloc_dm() or ibmkey_alloc_dm()
- * @dm_class: set to the class, as for ibmkey_alloc_dm(), with its number if it has one, and with
+ * @dm_class: set to a value for ibmkey_alloc_dm(): the class, with its number if it has one, and
  *	IBMKEY_DM_COHERENT if the caches of the processor are coherent with the memory
  *
  * With coherent memory, the processor and RDMA see each other's bytes at once, also through a

@@ -84,7 +84,7 @@ int ibmkey_bind_many(const struct ibmkey_bind *binds, uint32_t num,
 
 /**
  * ibmkey_bind_at - bind a key whose addresses begin at a base address
- * @bind: the key and the layout, as for ibmkey_bind_many()
+ * @bind: the key and the layout, which ibmkey_bind_many() could bind, too
  * @base_addr: the address of the first byte of the key; that of the last byte must fit 64
  *	bits
  *

@@ -280,7 +280,7 @@ impl Memory for AllMemory {
 /// # Invariants
 ///
 /// The MR is not freed during `'a`, and has an `ib_umem_odp`. If there is a page in `locked`, it is
-/// mapped, and `ib_mkey_rxe_odp_lock()` has set `umem` and returned with the `umem_mutex` of the page.
+/// mapped, `ib_mkey_rxe_odp_lock()` has set `umem` for it, and the `umem_mutex` of `umem` is held.
 pub(crate) struct OnDemand<'a> {
     mr: &'a RxeMr,
     locked: Option<NonNull<u8>>,
