@@ -435,6 +435,13 @@ TEST_F(odp, prefetch)
 	EXPECT_EQ(0x5555, mkt_mapped(a.memory[0], PAGES));
 	ASSERT_EQ(0, mkt_raw_advise(dev->pd, PREFETCH, NOW, PAGE, 1, lkey));
 	EXPECT_EQ(0x5557, mkt_mapped(a.memory[0], PAGES));
+	/* a leaf that is for writing no more, under a key that is */
+	ASSERT_EQ(0, mkt_bind_range(a.key, MKT_ACCESS_ALL, a.mr[0], (uintptr_t)a.memory[0],
+				    PAGES * PAGE));
+	ASSERT_EQ(0, mkt_raw_rereg(a.mr[0], IBV_REREG_MR_CHANGE_ACCESS, dev->pd,
+				   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_REMOTE_READ));
+	EXPECT_EQ(EPERM, mkt_raw_advise(dev->pd, PREFETCH_WRITE, NOW, 3 * PAGE, 8, lkey));
+	EXPECT_EQ(0x5557, mkt_mapped(a.memory[0], PAGES));
 	ASSERT_EQ(0, ibmkey_unbind(a.key));
 	EXPECT_EQ(EINVAL, mkt_raw_advise(dev->pd, PREFETCH, NOW, 0, 8, lkey));
 	ASSERT_EQ(0, odp_advised_free(&a));
