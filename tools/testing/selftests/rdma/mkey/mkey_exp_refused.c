@@ -65,24 +65,6 @@ TEST_F(exp, requests)
 	EXPECT_EQ(0, memcmp(self->dst, self->src + 5000, 64));
 }
 
-/* The kernel refuses a layout: an error completion, and the old layout stays. */
-TEST_F(exp, refused_by_the_kernel)
-{
-	struct ibv_exp_mem_region outside = range(self, SIZE - 10, 64);
-	struct ibv_exp_mem_region region = range(self, 5000, 64);
-	struct ibv_exp_send_wr wr = fill_list(self, 2, 1, &outside), *bad;
-	struct ibv_exp_wc wc;
-
-	ASSERT_EQ(IBV_EXP_WC_UMR, ran(self, fill_list(self, 1, 1, &region)));
-	ASSERT_EQ(0, ibv_exp_post_send(self->qp, &wr, &bad));
-	ASSERT_TRUE(mkt_until(ibv_exp_poll_cq(self->pair.end[0].cq, 1, &wc, sizeof(wc))));
-	EXPECT_EQ(IBV_WC_MW_BIND_ERR, wc.status);
-	EXPECT_EQ(2, wc.wr_id);
-	ASSERT_EQ(0, mkt_pair_recover(&self->pair));
-	EXPECT_EQ(IBV_EXP_WC_RDMA_WRITE, ran(self, write_key(self, 3, 64, 0)));
-	ASSERT_TRUE(arrived(self, 63, self->src[5063]));
-}
-
 /* A key that is not filled cannot be invalidated. */
 TEST_F(exp, invalid_already)
 {

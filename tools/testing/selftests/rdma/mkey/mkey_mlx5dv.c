@@ -1,29 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: A program of mlx5dv, compiled against rdma-core's mlx5dv.h: layouts that work requests
- * configure.
+ * configure, and messages that it receives.
  * sets: long smp
  */
 #include "mlx5dv_test.h"
-
-TEST_F(mlx5dv, list)
-{
-	struct ibv_sge sge[4];
-	size_t i, at = 0;
-
-	for (i = 0; i < 4; i++)
-		sge[i] = range(self, 1000 * (4 - i), 100 + i);
-	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 4, sge));
-	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7));
-	ibv_wr_start(self->qpx);
-	add_write(self, 8, 406, 0);
-	ASSERT_EQ(0, ibv_wr_complete(self->qpx));
-	EXPECT_EQ(IBV_WC_RDMA_WRITE, completed(self, 8));
-	ASSERT_TRUE(arrived(self, 405, self->src[1000 + 102]));
-	for (i = 0; i < 4; at += 100 + i, i++)
-		EXPECT_EQ(0, memcmp(self->dst + at, self->src + 1000 * (4 - i), 100 + i));
-	EXPECT_EQ(0xee, self->dst[406]);
-}
 
 /* checks the bytes of three repetitions of two blocks, of 8 and 4 bytes */
 static bool is_interleaved(FIXTURE_DATA(mlx5dv) *self, size_t at)
@@ -35,22 +16,6 @@ static bool is_interleaved(FIXTURE_DATA(mlx5dv) *self, size_t at)
 		    memcmp(self->dst + at + 8, self->src + 640 + 4 * i, 4))
 			return false;
 	return true;
-}
-
-TEST_F(mlx5dv, interleaved)
-{
-	struct mlx5dv_mr_interleaved data[2];
-
-	blocks(self, data);
-	ibv_wr_start(self->qpx);
-	next(self, 1);
-	mlx5dv_wr_mr_interleaved(self->mqp, self->mkey, IBV_ACCESS_LOCAL_WRITE, 3, 2, data);
-	add_write(self, 2, 36, 0);
-	ASSERT_EQ(0, ibv_wr_complete(self->qpx));
-	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 1));
-	EXPECT_EQ(IBV_WC_RDMA_WRITE, completed(self, 2));
-	ASSERT_TRUE(arrived(self, 35, self->src[640 + 11]));
-	EXPECT_TRUE(is_interleaved(self, 0));
 }
 
 /* both setters in both orders; the builder takes wr_id and wr_flags, not the setters */
@@ -343,6 +308,71 @@ TEST_F(mlx5dv, device_memory)
 	ASSERT_EQ(0, ibv_wr_complete(self->qpx));
 	EXPECT_EQ(IBV_WC_RDMA_WRITE, completed(self, 8));
 	ASSERT_TRUE(arrived(self, 1024 + 63, self->src[5063]));
+}
+
+/*
+ * MLX5_SCATTER_TO_CQE and the flags of a queue pair for scatter to CQE change nothing: a message is
+ * in its receive buffer before its completion is polled, and polling writes to no buffer.
+ */
+TEST_F(mlx5dv, no_scatter_to_cqe)
+{
+	static const struct {
+		const char *variable;	/* NULL: unset */
+		uint32_t flags;
+	} ways[] = {
+		{ NULL, 0 },
+		{ NULL, MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE },
+		{ NULL, MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE },
+		{ "0", 0 },
+		{ "1", MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE },
+	};
+	/* a CQE of mlx5 has room for 32 or 64 bytes */
+	static const uint32_t lengths[] = { 1, 31, 32, 33, 64, 65 };
+	struct mkt_wr send = {
+		.op = MKT_SEND,
+		.sge = { { (uintptr_t)self->dst, 0, self->dst_mr->lkey } },
+		.num_sge = 1,
+	};
+	struct mkt_qp *end = &self->pair.end[0];
+	unsigned int w, l;
+	struct ibv_wc wc;
+
+	if (variant->type != IBV_QPT_RC)
+		SKIP(return, "on UC a sender does not learn of the arrival");
+	for (w = 0; w < ARRAY_SIZE(ways); w++) {
+		struct mlx5dv_qp_init_attr own = {
+			.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS,
+			.create_flags = ways[w].flags,
+		};
+
+		if (ways[w].variable)
+			ASSERT_EQ(0, setenv("MLX5_SCATTER_TO_CQE", ways[w].variable, 1));
+		ASSERT_EQ(0, ibv_destroy_qp(end->qp));
+		end->qp = create_qp(&self->dev[0], end->cq, variant->type, &own, 0);
+		ASSERT_NE(NULL, end->qp);
+		ASSERT_EQ(0, mkt_pair_recover(&self->pair));
+		for (l = 0; l < ARRAY_SIZE(lengths); l++) {
+			uint32_t length = lengths[l];
+			struct ibv_sge sge = range(self, 0, length);
+
+			memset(self->src, 0, SIZE);
+			ASSERT_EQ(0, mkt_post_recv(end, &sge, 1, 2));
+			send.sge[0].length = length;
+			ASSERT_EQ(0, mkt_post_send(&self->pair.end[1], &send, 1));
+			ASSERT_EQ(0, mkt_poll(&self->pair.end[1], &wc));
+			ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+			EXPECT_EQ(0, memcmp(self->src, self->dst, length));
+			EXPECT_EQ(0, self->src[length]);
+			memset(self->src, 0x55, SIZE);
+			ASSERT_EQ(0, mkt_poll(end, &wc));
+			EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+			EXPECT_EQ(2, wc.wr_id);
+			EXPECT_EQ(length, wc.byte_len);
+			EXPECT_EQ(0x55, self->src[0]);
+			EXPECT_EQ(0, memcmp(self->src, self->src + 1, SIZE - 1));
+		}
+	}
+	unsetenv("MLX5_SCATTER_TO_CQE");
 }
 
 /* The context of a program of which a document shows a part: see below. */

@@ -38,32 +38,6 @@ static bool said_end(struct said *said, const char *words)
 	return false;
 }
 
-/* The kernel refuses a layout: an error completion, and the old layout stays. */
-TEST_F(mlx5dv, refused_by_the_kernel)
-{
-	struct ibv_sge sge = range(self, 5000, 64), wrong = range(self, SIZE - 10, 64);
-	struct said said;
-	struct ibv_wc wc;
-	int err;
-
-	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 1, &sge));
-	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7));
-	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 1, &wrong));
-	said_begin(&said);
-	err = mkt_poll(&self->pair.end[0], &wc);
-	EXPECT_TRUE(said_end(&said, "entries[0] reaches outside its MR, whose last byte is at"));
-	ASSERT_EQ(0, err);
-	EXPECT_EQ(IBV_WC_MW_BIND_ERR, wc.status);
-	EXPECT_EQ(7, wc.wr_id);
-	ASSERT_EQ(0, mkt_pair_recover(&self->pair));
-	ibv_wr_start(self->qpx);
-	add_write(self, 8, 64, 0);
-	ASSERT_EQ(0, ibv_wr_complete(self->qpx));
-	EXPECT_EQ(IBV_WC_RDMA_WRITE, completed(self, 8));
-	ASSERT_TRUE(arrived(self, 63, self->src[5063]));
-	EXPECT_EQ(0, memcmp(self->dst, self->src + 5000, 64));
-}
-
 /* the layout as a list of mlx5dv; the number of its entries, or -1 if mlx5dv cannot express it */
 static int list_of(const struct mkt_text *text, struct ibv_sge *sge)
 {
