@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Layouts that random ones seldom are: blocks that overlap, megabytes through every kind
- * of layout, and the largest numbers of entries and of described bytes. Bytes are written in the
- * order of the key's addresses: of two bytes at one place the later one stays, within a packet and
- * from packet to packet. Many requests at once, and lists of keys, MRs and device memory.
+ * of layout, and the largest numbers of described bytes. Bytes are written in the order of the
+ * key's addresses: of two bytes at one place the later one stays, within a packet and from packet to
+ * packet. Many requests at once, and lists of keys, MRs and device memory.
  * sets: long
  */
 #include <stdlib.h>
@@ -116,99 +116,13 @@ static int overlap_run(struct mkt_setup *s, const struct mkt_layout *layout)
 	return err;
 }
 
-/* one block, repeated at distances of all kinds */
-TEST_F(layouts, overlapping_strides)
-{
-	static const int64_t strides[] = { 0, 1, -1, 16, -16, 47, -47, 0 };
-	size_t i, j;
-
-	for (i = 0; i < ARRAY_SIZE(strides) - 1; i++) {
-		for (j = i; j < i + 2; j++) {
-			struct mkt_block block = {
-				.leaf = j % 4,
-				.offset = 14000,
-				.bytes = 48,
-				.stride = { strides[i], strides[j] },
-			};
-			struct mkt_layout layout = {
-				.num_dims = 1 + j - i,
-				.repeat = { 31, 9 },
-				.num_blocks = 1,
-				.block = &block,
-			};
-
-			if (layout.num_dims == 1)
-				layout.repeat[0] = 31 * 9;
-			if (layout.num_dims > self->s.dev[0].caps.max_dims)
-				continue;
-			ASSERT_EQ(0, overlap_run(&self->s, &layout));
-		}
-	}
-}
-
-/* a block that is longer than a packet: whole packets go to one place */
-TEST_F(layouts, overlapping_packets)
-{
-	struct mkt_block block = {
-		.offset = 1001,
-		.bytes = mkt_mtu_bytes(variant->mtu) + 100,
-	};
-	struct mkt_layout layout = mkt_layout_repeated(&block, 6);
-
-	ASSERT_EQ(0, overlap_run(&self->s, &layout));
-	block.stride[0] = -100;
-	ASSERT_EQ(0, overlap_run(&self->s, &layout));
-}
-
-/* several blocks over the same bytes, in one leaf and by two leaves */
-TEST_F(layouts, overlapping_blocks)
-{
-	struct mkt_block block[] = {
-		{ .leaf = 0, .offset = 20000, .bytes = 20, .stride = { 12 } },
-		{ .leaf = 1, .offset = 4000, .bytes = 33, .stride = { 9 } },
-		{ .leaf = 0, .offset = 20900, .bytes = 7, .stride = { -11 } },
-		{ .leaf = 2, .offset = 700, .bytes = 5, .stride = { 3 } },
-		{ .leaf = 3, .offset = 670, .bytes = 9, .stride = { 3 } },
-	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { 80 },
-		.num_blocks = ARRAY_SIZE(block),
-		.block = block,
-	};
-
-	ASSERT_EQ(0, overlap_run(&self->s, &layout));
-}
-
-/* entries whose distance is less than their length, forwards and backwards */
-TEST_F(layouts, overlapping_list)
-{
-	struct mkt_block block[40];
-	struct mkt_layout layout = {
-		.num_blocks = ARRAY_SIZE(block),
-		.block = block,
-	};
-	int step, i;
-
-	for (step = -7; step <= 7; step += 7) {
-		memset(block, 0, sizeof(block));
-		for (i = 0; i < ARRAY_SIZE(block); i++) {
-			block[i].leaf = i % 3 == 1;
-			block[i].offset = i % 3 == 1 ? 4060 + i * step :
-						       20000 + i * step;
-			block[i].bytes = 333 - i;
-		}
-		ASSERT_EQ(0, overlap_run(&self->s, &layout));
-	}
-}
-
 /* random layouts in a leaf that is far smaller than the description */
 TEST_F(layouts, overlapping_random)
 {
 	struct mkt_draw draw = {
 		.min_length = 2 * SMALL_BYTES,
 		.max_length = 20 * 1024,
-		.max_block = 500,
+		.max_block = SMALL_BYTES,
 		.max_blocks = 64,
 		.max_dims = self->s.dev[0].caps.max_dims,
 		.leaf_only = true,
@@ -394,9 +308,8 @@ FIXTURE_SETUP(large)
 
 	MKT_OPEN_EXTENDED(self->s.dev);
 	most = self->s.dev[0].caps.max_entries;
-	/* the largest number of entries, and far indices, need more memory in a short run */
 	MKT_MAKE(&self->s, .mtu = variant->mtu, .max_entries = most < 65536 ? most : 65536,
-		 .host = large_message() * 9 / 4 + mkt_scale(0, 1024) * 1024);
+		 .host = large_message() * 9 / 4);
 }
 
 FIXTURE_TEARDOWN(large)
@@ -404,160 +317,56 @@ FIXTURE_TEARDOWN(large)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-/* runs WRITE, READ and SEND on @length bytes of a key with @layout on side 1 */
-static int large_run(struct mkt_setup *s, const struct mkt_layout *layout,
-		     size_t offset, size_t length)
+/* WRITE, READ and SEND of all bytes but the first ones of a key of side 1 */
+static int large_run(struct mkt_setup *s, const struct mkt_layout *layout)
 {
 	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_SEND };
 	struct mkt_end key = {};
 	unsigned int o;
 	int err;
 
-	err = mkt_end_key(&key, s->key[1], &s->arena[1], layout,
-			  MKT_ACCESS_ALL);
+	err = mkt_end_key(&key, s->key[1], &s->arena[1], layout, MKT_ACCESS_ALL);
 	for (o = 0; o < ARRAY_SIZE(ops) && !err; o++) {
 		struct mkt_xfer xfer = {
 			.op = ops[o],
 			.end = { &s->plain[0], &key },
-			.offset = { 1 + o, offset },
-			.length = length,
+			.offset = { 1 + o, 5 },
+			.length = key.map.length - 5,
 			.num_sge = 1,
 		};
 
-		err = mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)],
-				     &s->rng);
-		if (!err)
-			err = mkt_xfer(&s->pair, &xfer);
+		err = mkt_arena_fill(&s->arena[mkt_xfer_source(&xfer)], &s->rng) ?:
+		      mkt_xfer(&s->pair, &xfer);
 	}
 	mkt_end_free(&key);
 	return err;
 }
 
-TEST_F(large, strided)
+/* megabytes of each kind of layout */
+TEST_F(large, drawn)
 {
-	struct mkt_block block = {
-		.offset = 13,
-		.bytes = 48,
-		.stride = { 99 },
+	const struct mkt_draw draw = {
+		.min_length = large_message() / 2,
+		.max_length = large_message(),
+		.max_block = 65536,
+		.max_blocks = 2000,
+		.max_dims = self->s.dev[1].caps.max_dims,
+		.leaf_only = true,
 	};
-	struct mkt_layout layout =
-		mkt_layout_repeated(&block, large_message() / 48 + 1);
+	enum mkt_kind kind;
 
-	ASSERT_EQ(0, large_run(&self->s, &layout, 5, large_message()));
-}
+	for (kind = 0; kind < MKT_NUM_KINDS; kind++) {
+		struct mkt_layout layout;
+		int err;
 
-/* three interleaved arrays of structures, one of them backwards */
-TEST_F(large, interleaved)
-{
-	size_t n = large_message() / 124, part = n * 80;
-	struct mkt_block block[] = {
-		{ .bytes = 1, .stride = { 5 } },
-		{ .offset = part + 3, .bytes = 50, .stride = { 61 } },
-		{ .offset = 2 * part + 3 + 74 * n, .bytes = 73,
-		  .stride = { -74 } },
-	};
-	struct mkt_layout layout = {
-		.num_dims = 1,
-		.repeat = { n },
-		.num_blocks = ARRAY_SIZE(block),
-		.block = block,
-	};
-
-	ASSERT_EQ(0, large_run(&self->s, &layout, 1, n * 124 - 1));
-}
-
-TEST_F(large, subarray)
-{
-	/* planes of 24 rows of 8 KiB, columns of 4 bytes out of every 7 */
-	size_t planes = large_message() / (24 * 1024 * 4);
-	struct mkt_block block = {
-		.offset = 7,
-		.bytes = 4,
-		.stride = { 24 * 8192, 8192, 7 },
-	};
-	struct mkt_layout layout = {
-		.num_dims = 3,
-		.repeat = { planes, 24, 1024 },
-		.num_blocks = 1,
-		.block = &block,
-	};
-
-	if (self->s.dev[1].caps.max_dims < 3)
-		SKIP(return, "the device has fewer than three dimensions");
-	ASSERT_EQ(0, large_run(&self->s, &layout, 0, planes * 24 * 1024 * 4));
-}
-
-TEST_F(large, blocks_of_64k)
-{
-	unsigned int i, n = large_message() / 65536;
-	struct mkt_layout layout = { .num_blocks = n };
-
-	layout.block = calloc(n, sizeof(*layout.block));
-	ASSERT_NE(NULL, layout.block);
-	/* in reverse order */
-	for (i = 0; i < n; i++) {
-		layout.block[i].offset = (n - 1 - i) * 65543 + 1;
-		layout.block[i].bytes = 65536;
+		ASSERT_EQ(0, mkt_draw_layout(&layout, &self->s.rng, &self->s.arena[1], kind,
+					     &draw));
+		err = large_run(&self->s, &layout);
+		if (err)
+			mkt_layout_print(&layout);
+		mkt_layout_free(&layout);
+		ASSERT_EQ(0, err);
 	}
-	ASSERT_EQ(0, large_run(&self->s, &layout, 0, large_message()));
-	mkt_layout_free(&layout);
-}
-
-/* the largest number of entries, read from the middle */
-TEST_F(large, entries)
-{
-	unsigned int i, n = self->s.dev[1].caps.max_entries;
-	struct mkt_layout layout = { .num_blocks = n };
-	size_t at = 0, length = 0;
-
-	layout.block = calloc(n, sizeof(*layout.block));
-	ASSERT_NE(NULL, layout.block);
-	for (i = 0; i < n; i++) {
-		layout.block[i].bytes = mkt_between(&self->s.rng, 1, 11);
-		at += mkt_between(&self->s.rng, 0, 3);
-		layout.block[i].offset = at;
-		at += layout.block[i].bytes;
-		length += layout.block[i].bytes;
-	}
-	ASSERT_LE(at, self->s.arena[1].leaf[0].length);
-	ASSERT_EQ(0, large_run(&self->s, &layout, 0, length));
-	ASSERT_EQ(0, large_run(&self->s, &layout, length / 2 + 1, 10000));
-	ASSERT_EQ(0, large_run(&self->s, &layout, length - 3, 3));
-	mkt_layout_free(&layout);
-}
-
-/*
- * Blocks in random order in more than 1 MiB, at multiples of their size. The
- * number of blocks in the last packet is odd.
- */
-TEST_F(large, far_indices)
-{
-	static const unsigned int sizes[] = { 8, 16, 64 };
-	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	unsigned int i, o, n = 1003;
-	struct mkt_layout layout = { .num_blocks = n };
-
-	layout.block = calloc(n, sizeof(*layout.block));
-	ASSERT_NE(NULL, layout.block);
-	layout.base = -leaf->addr & 63;
-	layout.unit = (leaf->length - 128) / n & ~63ull;
-	ASSERT_GT(layout.unit * (n - 1), 1024 * 1024);
-	for (i = 0; i < n; i++) {
-		unsigned int other = mkt_between(&self->s.rng, 0, i);
-
-		layout.block[i].offset = layout.block[other].offset;
-		layout.block[other].offset = layout.base + i * layout.unit;
-	}
-	for (o = 0; o < 2 * ARRAY_SIZE(sizes); o++) {
-		unsigned int size = sizes[o / 2];
-
-		layout.index_bytes = o % 2 ? 8 : 4;
-		for (i = 0; i < n; i++)
-			layout.block[i].bytes = size;
-		ASSERT_EQ(0, large_run(&self->s, &layout, 0, n * size));
-		ASSERT_EQ(0, large_run(&self->s, &layout, size, 77 * size));
-	}
-	mkt_layout_free(&layout);
 }
 
 /* memory that a key describes again and again */
