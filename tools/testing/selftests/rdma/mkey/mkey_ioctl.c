@@ -27,22 +27,6 @@ FIXTURE_TEARDOWN(ioctl)
 	EXPECT_EQ(0, mkt_commands_teardown(&self->c));
 }
 
-TEST_F(ioctl, complete)
-{
-	struct mkt_ioctl cmd;
-	unsigned int what;
-
-	for (what = 0; what < NUM_COMMANDS; what++) {
-		mkt_command_build(&self->c, &cmd, what);
-		EXPECT_EQ(0, mkt_command_run(&self->c, &cmd))
-			TH_LOG("command %u", what);
-		if (what == QUERY) {
-			EXPECT_EQ(6 * 41, self->c.info.length);
-			EXPECT_EQ(0, self->c.info.comp_mask);
-		}
-	}
-}
-
 static bool may_be_left_out(enum mkt_what what, uint16_t id)
 {
 	return (what == DM_ALLOC && id == IB_MKEY_ATTR_DM_ALLOC_CLASS) ||

@@ -184,19 +184,6 @@ TEST_F(nested, busy)
 	key[0] = NULL;
 }
 
-TEST_F(nested, range)
-{
-	struct ibv_mr **key = self->key;
-
-	ASSERT_EQ(0, nested_chain(&self->s, key, 1, 100));
-	EXPECT_EQ(ERANGE, mkt_bind_range(key[1], 0, key[0], 0, 101));
-	EXPECT_EQ(ERANGE, mkt_bind_range(key[1], 0, key[0], 100, 1));
-	EXPECT_EQ(0, mkt_bind_range(key[1], 0, key[0], 99, 1));
-	EXPECT_EQ(ERANGE, mkt_bind_strided(key[1], 0, key[0], 0, 8, 24, 5));
-	EXPECT_EQ(0, mkt_bind_strided(key[1], 0, key[0], 0, 8, 24, 4));
-	EXPECT_EQ(EOVERFLOW, mkt_bind_strided(key[1], 0, key[0], 1, 8, -1, 4));
-}
-
 /* access flags do not grow on the way up */
 TEST_F(nested, rights)
 {
@@ -367,49 +354,6 @@ static int nested_scatter(struct mkt_setup *s, struct ibv_mr **key, unsigned int
 		err = ibv_rereg_mr_sg(key[level], MKT_ACCESS_ALL, SCATTERED, sge);
 	}
 	return err;
-}
-
-/* every part of every length is read and written in its place */
-TEST_F(nested, scattered_bytes)
-{
-	struct ibv_mr *key = self->key[NESTED_DEPTH - 1];
-	uint8_t wanted[3 * SCATTERED];
-	unsigned int from, length, i;
-
-	ASSERT_EQ(0, nested_scatter(&self->s, self->key, NESTED_DEPTH, self->at));
-	for (from = 0; from < SCATTERED; from += mkt_scale(1, 9)) {
-		length = 1 + (from * 29) % (SCATTERED - from);
-		mkt_rand_bytes(&self->s.rng, self->leaf, sizeof(wanted));
-		memset(self->plain, 0, SCATTERED);
-		ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key->rkey, MKT_READ, from, length));
-		for (i = 0; i < length; i++)
-			ASSERT_EQ(self->leaf[self->at[from + i]], self->plain[i]);
-		memcpy(wanted, self->leaf, sizeof(wanted));
-		mkt_rand_bytes(&self->s.rng, self->plain, length);
-		for (i = 0; i < length; i++)
-			wanted[self->at[from + i]] = self->plain[i];
-		ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key->rkey, MKT_WRITE, from, length));
-		ASSERT_EQ(0, memcmp(wanted, self->leaf, sizeof(wanted)));
-	}
-}
-
-/* a query returns the description */
-TEST_F(nested, scattered_query)
-{
-	struct ibmkey_block blocks[SCATTERED];
-	struct ibmkey_info info;
-	unsigned int i;
-
-	ASSERT_EQ(0, nested_scatter(&self->s, self->key, 3, self->at));
-	ASSERT_EQ(0, ibmkey_query_layout(self->key[2], &info, 0, NULL, SCATTERED, blocks));
-	EXPECT_EQ(IBMKEY_LIST, info.kind);
-	EXPECT_EQ(SCATTERED, info.num_entries);
-	EXPECT_EQ(SCATTERED, info.length);
-	for (i = 0; i < SCATTERED; i++) {
-		EXPECT_EQ(self->key[1]->lkey, blocks[i].lkey);
-		EXPECT_EQ(nested_place(i), blocks[i].addr);
-		EXPECT_EQ(1, blocks[i].bytes_count);
-	}
 }
 
 /* what the leaf no longer allows is refused through @key, also if it is in another PD */

@@ -115,68 +115,6 @@ TEST_F(object, max_entries)
 	EXPECT_ERRNO(EINVAL, ibmkey_alloc(self->dev.pd, UINT32_MAX));
 }
 
-/*
- * An MR cannot be deregistered until no key refers to it. A bind that fails, an unbind, a bind to
- * something else and the end of a key release it.
- */
-TEST_F(object, leaf_busy)
-{
-	struct ibv_mr *other = ibmkey_alloc(self->dev.pd, 1);
-	unsigned int last = self->arena.num_leaves;
-	struct ibv_sge sge[2] = {};
-	struct mkt_leaf *leaf;
-
-	ASSERT_NE(NULL, other);
-	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 100, 1000, MKT_ACCESS_ALL, 0));
-	leaf = &self->arena.leaf[last];
-	sge[0].addr = leaf->addr;
-	sge[0].length = 10;
-	sge[0].lkey = leaf->mr->lkey;
-	/* out of range */
-	sge[1] = sge[0];
-	sge[1].length = 1001;
-	ASSERT_EQ(ERANGE, ibv_rereg_mr_sg(self->key, 0, 2, sge));
-
-	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
-	ASSERT_EQ(0, object_bind_one(&self->arena, other, last, 100));
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	/* the second time, too */
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	ASSERT_EQ(0, ibmkey_unbind(self->key));
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, last, 100));
-	ASSERT_EQ(0, object_bind_one(&self->arena, other, 0, 100));
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	EXPECT_EQ(0, ibv_dereg_mr(self->key));
-	self->key = NULL;
-	EXPECT_EQ(0, ibv_dereg_mr(leaf->mr));
-	self->arena.num_leaves = last;
-	ASSERT_EQ(0, ibv_dereg_mr(other));
-}
-
-/* operations of ordinary MRs that keys refuse */
-TEST_F(object, not_a_region)
-{
-	struct ibmkey_info info;
-
-	ASSERT_EQ(0, object_bind_one(&self->arena, self->key, 0, 100));
-	EXPECT_NE(0, mkt_raw_rereg(self->key, IBV_REREG_MR_CHANGE_ACCESS,
-				   self->dev.pd, MKT_ACCESS_ALL));
-	EXPECT_NE(0, mkt_raw_rereg(self->key, IBV_REREG_MR_CHANGE_PD,
-				   self->dev.pd, 0));
-	EXPECT_NE(0, mkt_raw_rereg(self->key, IBV_REREG_MR_CHANGE_TRANSLATION,
-				   self->dev.pd, MKT_ACCESS_ALL));
-	/* and MRs refuse operations of keys */
-	EXPECT_EQ(EINVAL, ibmkey_unbind(self->arena.leaf[0].mr));
-	EXPECT_EQ(EINVAL, ibmkey_query(self->arena.leaf[0].mr, &info));
-	EXPECT_EQ(EINVAL, object_bind_one(&self->arena,
-					  self->arena.leaf[1].mr, 0, 100));
-	EXPECT_EQ(EINVAL, ibmkey_unbind(self->arena.leaf[2].mr));
-
-	ASSERT_EQ(0, ibmkey_query(self->key, &info));
-	EXPECT_EQ(100, info.length);
-}
-
 TEST_F(object, pd_stays)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(self->dev.ctx);
@@ -188,35 +126,6 @@ TEST_F(object, pd_stays)
 	EXPECT_EQ(EBUSY, ibv_dealloc_pd(pd));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
-}
-
-TEST_F(object, many)
-{
-	unsigned int i, j, n = mkt_scale(500, 100);
-	int before = mkt_dev_count(&self->dev, "mr");
-	struct ibv_mr **keys = calloc(n, sizeof(*keys));
-
-	ASSERT_NE(NULL, keys);
-	for (i = 0; i < n; i++) {
-		keys[i] = ibmkey_alloc(self->dev.pd, 1 + i % 7);
-		ASSERT_NE(NULL, keys[i]);
-		for (j = 0; j < i; j++) {
-			ASSERT_NE(keys[j]->lkey, keys[i]->lkey);
-		}
-		ASSERT_EQ(0, object_bind_one(&self->arena, keys[i], i % 3,
-					     1 + i));
-	}
-	if (before >= 0) {
-		EXPECT_EQ(before + n, mkt_dev_count(&self->dev, "mr"));
-	}
-	/* neither the oldest nor the newest first */
-	for (i = 0; i < n; i++) {
-		ASSERT_EQ(0, ibv_dereg_mr(keys[i * 7 % n]));
-	}
-	if (before >= 0) {
-		EXPECT_EQ(before, mkt_dev_count(&self->dev, "mr"));
-	}
-	free(keys);
 }
 
 TEST_F(object, caps)

@@ -5,11 +5,9 @@
  * needs: on-demand
  * sets: first long
  */
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "raw.h"
 #include "slow_test.h"
 
 /* the offset of the access in its page */
@@ -221,68 +219,6 @@ TEST_F(slow, read)
 TEST_F(slow, atomic)
 {
 	slow_rounds(_metadata, &self->t, MKT_FETCH_ADD, variant->change);
-}
-
-/* waits until the old binding has been replaced, which is before the access ends */
-static const char *slow_replaced(struct ibv_mr *key)
-{
-	struct ibmkey_info info = {};
-
-	return mkt_until(ibmkey_query(key, &info) || info.length != LENGTH) ? NULL :
-	       "the change: it does not begin";
-}
-
-/* a process that waits for an access can be killed */
-TEST_F(slow, killed)
-{
-	struct mkt_setup *s = &self->t.s;
-	struct ib_uverbs_mkey_sge sge = {
-		.addr = s->plain[1].addr,
-		.length = LENGTH / 2,
-		.lkey = s->plain[1].mr->lkey,
-	};
-	struct ib_uverbs_mkey_bind bind = mkt_raw_list(MKT_ACCESS_ALL, &sge, 1);
-	struct mkt_ioctl cmd;
-	const char *wrong;
-	int fd[2], status = 0;
-	bool gone;
-	pid_t pid;
-	char c;
-
-	if (variant->change == DEREG)
-		SKIP(return, "as long as it takes: nothing is left of an MR");
-	if (variant->change == BIND)
-		mkt_raw_bind(&cmd, s->key[1]->handle, &bind);
-	else
-		mkt_raw_unbind(&cmd, s->key[1]->handle);
-	ASSERT_EQ(0, pipe(fd));
-	pid = fork();
-	ASSERT_NE(-1, pid);
-	if (!pid) {
-		close(fd[1]);
-		if (read(fd[0], &c, 1) == 1)
-			mkt_ioctl_run(s->dev[1].ctx, &cmd);
-		_exit(0);
-	}
-	close(fd[0]);
-	wrong = slow_begin(&self->t, MKT_WRITE, 24);
-	if (!wrong && write(fd[1], "", 1) != 1)
-		wrong = "the pipe";
-	wrong = wrong ?: slow_replaced(s->key[1]);
-	if (!wrong && waitpid(pid, &status, WNOHANG))
-		wrong = "the change: it did not wait";
-	kill(pid, SIGKILL);
-	gone = mkt_ended(pid, MKT_STALL_SECONDS, &status);
-	mkt_slow_hold(&self->t.slow, false);
-	EXPECT_TRUE(gone);
-	if (!gone)
-		waitpid(pid, &status, 0);
-	close(fd[1]);
-	slow_expect(_metadata, wrong);
-	EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&s->pair.end[0], 1));
-	/* the next change has waited for the access, and its leaf is released */
-	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
-	EXPECT_EQ(0, slow_free_mr(&self->t.mr[1]));
 }
 
 /*
