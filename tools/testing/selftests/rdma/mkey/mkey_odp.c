@@ -113,14 +113,6 @@ static int odp_round(struct mkt_setup *s, struct mkt_arena *arena)
 	return err;
 }
 
-TEST_F(odp, layouts)
-{
-	unsigned int i, rounds = mkt_scale(300, 30);
-
-	for (i = 0; i < rounds; i++)
-		ASSERT_EQ(0, odp_round(&self->s, &self->arena));
-}
-
 /* unmaps a page of a file without changing the process's view: it is dropped and found again */
 static int odp_drop(void *arg, unsigned int round)
 {
@@ -159,30 +151,6 @@ static int odp_access(struct mkt_setup *s, enum mkt_op op, uint64_t addr,
 		      uint32_t length)
 {
 	return mkt_touch(s, s->key[1]->rkey, op, addr, length);
-}
-
-/* at the addresses of the process, and at others */
-TEST_F(odp, atomics)
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		struct mkt_leaf *leaf = &self->arena.leaf[i];
-		uint64_t addr = leaf->addr + 4096 + (-leaf->addr & 7);
-		uint64_t *at = (uint64_t *)(uintptr_t)(addr - (i ? variant->shift : 0));
-		uint64_t before = at[2];
-
-		ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, leaf->mr, addr, 64));
-		if (variant->shared)
-			madvise((void *)((uintptr_t)at & ~4095ul), 4096,
-				MADV_DONTNEED);
-		EXPECT_EQ(IBV_WC_SUCCESS,
-			  odp_access(&self->s, MKT_FETCH_ADD, 16, 8));
-		EXPECT_EQ(before + 3, at[2]);
-		EXPECT_EQ(IBV_WC_SUCCESS,
-			  odp_access(&self->s, MKT_ATOMIC_WRITE, 24, 8));
-		EXPECT_EQ(3, at[3]);
-	}
 }
 
 /* what was written through a key stays, if the process itself has not written the page */
@@ -248,30 +216,6 @@ TEST_F(odp, unmapped)
 	EXPECT_EQ(0x5c, mem->host[hole]);
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  odp_access(&self->s, MKT_READ, hole - 61, 4096));
-}
-
-/* ODP memory below another key: the outer key is accessed */
-TEST_F(odp, nested)
-{
-	unsigned int i, rounds = mkt_scale(60, 8);
-
-	for (i = 0; i < rounds; i++) {
-		struct mkt_nest nest = {};
-		struct mkt_end end;
-		struct mkt_xfer xfer = {
-			.op = mkt_between(&self->s.rng, MKT_SEND, MKT_READ),
-			.side = mkt_between(&self->s.rng, 0, 1),
-			.end = { &self->s.plain[0], &end },
-			.num_sge = 1,
-		};
-
-		ASSERT_EQ(0, mkt_nest_build(&nest, &self->s.rng, &self->arena,
-					    1 + i % 8));
-		mkt_nest_end(&nest, &end);
-		xfer.length = mkt_between(&self->s.rng, 1, end.map.length);
-		ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-		ASSERT_EQ(0, mkt_nest_free(&nest));
-	}
 }
 
 /* the first leaf is by an MR over all addresses of the process */

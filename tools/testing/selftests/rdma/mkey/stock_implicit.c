@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Implicit MRs, which are over all addresses of a process: every byte at every offset,
- * memory that is mapped later, unmapped or out of reach, and a sparse address space. They need no
+ * subject: Implicit MRs, which are over all addresses of a process: the parts of the address space,
+ * addresses without memory, and a sparse address space. stock_odp has their bytes. They need no
  * ib_mkey.
  * needs: on-demand
  * sets: smp
@@ -16,7 +16,6 @@
 #include "mkey_harness.h"
 #include "odp.h"
 
-#define SIZE (64 * 1024)
 #define PAGE MKT_PAGE
 /* the part of the address space that the device describes at once, and the parts of a user */
 #define PART (2ull << 20)
@@ -28,14 +27,12 @@
 FIXTURE(implicit)
 {
 	struct mkt_setup s;
-	struct mkt_arena arena;		/* some memory of the process */
-	struct mkt_end end;		/* the same by the implicit MR */
 	struct ibv_mr *mr;
 };
 
 FIXTURE_SETUP(implicit)
 {
-	struct mkt_wants wants = { .mtu = IBV_MTU_4096, .host = SIZE };
+	struct mkt_wants wants = { .mtu = IBV_MTU_4096, .host = 64 * 1024 };
 	struct ibv_device_attr_ex attr;
 
 	MKT_OPEN(self->s.dev);
@@ -43,29 +40,15 @@ FIXTURE_SETUP(implicit)
 	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
 		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
-	mkt_arena_init(&self->arena, &self->s.dev[1]);
-	ASSERT_EQ(0, mkt_arena_add_host(&self->arena, SIZE));
-	ASSERT_EQ(0, mkt_mem_share(&self->arena.mem[0]));
-	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 61, SIZE - 61 - 35, ON_DEMAND, 0));
-	ASSERT_EQ(0, mkt_arena_fill(&self->arena, &self->s.rng));
-	ASSERT_EQ(0, mkt_end_leaf(&self->end, &self->arena, 0));
 	self->mr = ibv_reg_mr(self->s.dev[1].pd, NULL, SIZE_MAX, ON_DEMAND);
 	ASSERT_NE(NULL, self->mr);
-	self->end.mr = self->mr;
 }
 
 FIXTURE_TEARDOWN(implicit)
 {
 	if (self->mr)
 		EXPECT_EQ(0, ibv_dereg_mr(self->mr));
-	mkt_end_free(&self->end);
-	EXPECT_EQ(0, mkt_arena_free(&self->arena));
 	EXPECT_EQ(0, mkt_teardown(&self->s));
-}
-
-static int drop_pages(FIXTURE_DATA(implicit) *self)
-{
-	return madvise(self->arena.mem[0].host, SIZE, MADV_DONTNEED) ? errno : 0;
 }
 
 static int access_at(FIXTURE_DATA(implicit) *self, enum mkt_op op, const void *at,
@@ -78,55 +61,6 @@ static int access_at(FIXTURE_DATA(implicit) *self, enum mkt_op op, const void *a
 static int try_at(FIXTURE_DATA(implicit) *self, enum mkt_op op, uint64_t addr)
 {
 	return mkt_try(&self->s, self->mr->rkey, op, addr, 8);
-}
-
-static int copy_once(FIXTURE_DATA(implicit) *self)
-{
-	struct mkt_rng *rng = &self->s.rng;
-	struct mkt_xfer xfer = {
-		.op = mkt_between(rng, MKT_SEND, MKT_READ),
-		.side = mkt_between(rng, 0, 1),
-		.end = { &self->s.plain[0], &self->end },
-		.length = mkt_rand_size(rng, 40000),
-		.num_sge = mkt_between(rng, 1, 3),
-	};
-
-	return mkt_xfer_drawn(&self->s.pair, rng, &xfer);
-}
-
-TEST_F(implicit, copies)
-{
-	unsigned int i, rounds = mkt_scale(600, 60);
-
-	for (i = 0; i < rounds; i++) {
-		if (i % 3 == 0)
-			ASSERT_EQ(0, drop_pages(self));
-		ASSERT_EQ(0, copy_once(self));
-	}
-}
-
-TEST_F(implicit, atomics)
-{
-	static const enum mkt_op ops[] = {
-		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
-	};
-	unsigned int i, o;
-
-	for (i = 0; i < mkt_scale(40, 8); i++)
-		for (o = 0; o < ARRAY_SIZE(ops); o++) {
-			struct mkt_xfer xfer = {
-				.op = ops[o],
-				.end = { &self->s.plain[0], &self->end },
-				.length = 8,
-				.num_sge = 1,
-				.swap_add = mkt_rand(&self->s.rng),
-				.offset[1] = 3 + 8 * mkt_between(&self->s.rng, 0, 8000),
-			};
-
-			if (i % 2)
-				ASSERT_EQ(0, drop_pages(self));
-			ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-		}
 }
 
 /* one request, and one packet of it, across the end of a part */
@@ -208,32 +142,6 @@ TEST_F(implicit, unmapped)
 	munmap(start, 2 * PART);
 }
 
-/* memory that is mapped, unmapped, mapped again, and protected, all after the registration */
-TEST_F(implicit, late)
-{
-	uint8_t *plain = (void *)(uintptr_t)self->s.plain[0].addr;
-	uint8_t *memory = mkt_untouched(2 * PAGE);
-	unsigned int i;
-
-	ASSERT_NE(NULL, memory);
-	for (i = 0; i < 3; i++) {
-		mkt_rand_bytes(&self->s.rng, plain, PAGE);
-		ASSERT_EQ(IBV_WC_SUCCESS, access_at(self, MKT_WRITE, memory + 99, PAGE));
-		EXPECT_EQ(0, memcmp(memory + 99, plain, PAGE));
-		ASSERT_EQ(0, munmap(memory, 2 * PAGE));
-		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-			  try_at(self, MKT_READ, (uintptr_t)memory));
-		ASSERT_EQ(memory, mmap(memory, 2 * PAGE, PROT_READ | PROT_WRITE,
-				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
-	}
-	memory[0] = 0x5c;
-	ASSERT_EQ(0, mprotect(memory, PAGE, PROT_READ));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, try_at(self, MKT_WRITE, (uintptr_t)memory));
-	ASSERT_EQ(IBV_WC_SUCCESS, access_at(self, MKT_READ, memory, 8));
-	EXPECT_EQ(0x5c, plain[0]);
-	munmap(memory, 2 * PAGE);
-}
-
 TEST_F(implicit, refused)
 {
 	struct ibv_pd *pd = self->s.dev[1].pd, *other = ibv_alloc_pd(self->s.dev[1].ctx);
@@ -277,58 +185,6 @@ TEST_F(implicit, refused)
 		  mkt_try(&self->s, mr->rkey, MKT_READ, (uintptr_t)memory, 8));
 	EXPECT_EQ(0, ibv_dealloc_pd(other));
 	munmap(memory, PAGE);
-}
-
-/* a window is narrower than its MR */
-TEST_F(implicit, window)
-{
-	const unsigned int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
-	uint8_t *memory = mkt_untouched(3 * PAGE);
-	uint64_t addr = (uintptr_t)memory;
-	struct ibv_mr *mr;
-
-	ASSERT_NE(NULL, mw);
-	ASSERT_NE(NULL, memory);
-	mr = ibv_reg_mr(self->s.dev[1].pd, NULL, SIZE_MAX, ON_DEMAND | IBV_ACCESS_MW_BIND);
-	ASSERT_NE(NULL, mr);
-	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw, mr, addr + PAGE, PAGE, access));
-	EXPECT_EQ(EINVAL, ibv_dereg_mr(mr));
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, mw->rkey, MKT_WRITE, addr + PAGE, PAGE));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, mw->rkey, MKT_WRITE, addr, PAGE));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-		  mkt_try(&self->s, mw->rkey, MKT_WRITE, addr + 2 * PAGE - 4, 8));
-	EXPECT_EQ(0x2, mkt_mapped(memory, 3));
-	ASSERT_EQ(0, ibv_dealloc_mw(mw));
-	ASSERT_EQ(0, ibv_dereg_mr(mr));
-	munmap(memory, 3 * PAGE);
-}
-
-/* a FLUSH faults in the pages of its range; one of the whole MR has addresses without memory */
-TEST_F(implicit, flush)
-{
-	struct mkt_wr wr = {
-		.op = MKT_FLUSH,
-		.flush_length = PAGE + 2,
-		.persistent = true,
-	};
-	uint8_t *memory = mkt_untouched(8 * PAGE);
-	struct ibv_mr *mr;
-
-	ASSERT_NE(NULL, memory);
-	mr = ibv_reg_mr(self->s.dev[1].pd, NULL, SIZE_MAX,
-			ON_DEMAND | IBV_ACCESS_FLUSH_PERSISTENT);
-	ASSERT_NE(NULL, mr);
-	wr.rkey = mr->rkey;
-	wr.remote_addr = (uintptr_t)memory + 2 * PAGE - 1;
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
-	EXPECT_EQ(0x0e, mkt_mapped(memory, 8));
-	wr.whole = true;
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&self->s.pair, 0, &wr));
-	EXPECT_EQ(0x0e, mkt_mapped(memory, 8));
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	ASSERT_EQ(0, ibv_dereg_mr(mr));
-	munmap(memory, 8 * PAGE);
 }
 
 /* reads a page of each of @num parts, which is the zero page; returns how many faulted */
@@ -379,31 +235,6 @@ TEST_F(implicit, sparse)
 	EXPECT_EQ(2 * MAX_PARTS, sweep(self, other + MAX_PARTS * PART, 2 * MAX_PARTS));
 	EXPECT_EQ(100, sweep(self, memory, 100));
 	munmap(memory, size - PART);
-}
-
-/* pages are shared with a child and copied, and go */
-static int fork_and_drop(void *arg, unsigned int round)
-{
-	struct mkt_mem *mem = arg;
-	pid_t pid = fork();
-
-	if (!pid)
-		_exit(0);
-	if (pid < 0 || waitpid(pid, NULL, 0) != pid)
-		return errno;
-	return madvise(mem->host + round * 4096 % mem->size, 4096, MADV_DONTNEED) ? errno : 0;
-}
-
-TEST_F(implicit, fork)
-{
-	unsigned int i, rounds = mkt_scale(200, 20);
-	struct mkt_loop loop = {};
-
-	ASSERT_EQ(0, mkt_loop_start(&loop, fork_and_drop, &self->arena.mem[0]));
-	for (i = 0; i < rounds || (!atomic_load(&loop.rounds) && i < 10000); i++)
-		ASSERT_EQ(0, copy_once(self));
-	ASSERT_EQ(0, mkt_loop_end(&loop));
-	EXPECT_LT(0, loop.rounds);
 }
 
 /* gives memory to a page and takes it away, in one part after another, so that parts come and go */

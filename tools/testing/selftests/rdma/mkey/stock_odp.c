@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: MRs on demand that requests name directly: every byte, at every offset, also if the
- * addresses of the MR are not those of the process; prefetches, and the statistics of page faults.
- * They need no ib_mkey.
+ * subject: MRs on demand that requests name directly, explicit and implicit ones: every byte, at
+ * every offset, also if the addresses of the MR are not those of the process; prefetches, and the
+ * statistics of page faults. They need no ib_mkey.
  * needs: on-demand
+ * sets: smp
  */
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "loop.h"
 #include "mkey_harness.h"
 #include "odp.h"
 
@@ -24,17 +27,20 @@ FIXTURE(odp)
 {
 	struct mkt_setup s;
 	struct mkt_arena arena;	/* one memory, one MR on demand */
-	struct mkt_end end;	/* the MR */
+	struct mkt_end end;	/* the MR, or the implicit one */
+	struct ibv_mr *implicit;
 };
 
 FIXTURE_VARIANT(odp)
 {
 	uint64_t shift;		/* the MR's addresses minus those of the process */
 	enum ibv_mtu mtu;
+	bool implicit;		/* over all addresses of the process */
 };
 
 FIXTURE_VARIANT_ADD(odp, same) { .mtu = IBV_MTU_1024 };
 FIXTURE_VARIANT_ADD(odp, shifted) { .shift = 0x123456000, .mtu = IBV_MTU_4096 };
+FIXTURE_VARIANT_ADD(odp, implicit) { .mtu = IBV_MTU_4096, .implicit = true };
 
 FIXTURE_SETUP(odp)
 {
@@ -54,10 +60,17 @@ FIXTURE_SETUP(odp)
 					variant->shift));
 	ASSERT_EQ(0, mkt_arena_fill(&self->arena, &self->s.rng));
 	ASSERT_EQ(0, mkt_end_leaf(&self->end, &self->arena, 0));
+	if (!variant->implicit)
+		return;
+	self->implicit = ibv_reg_mr(self->s.dev[1].pd, NULL, SIZE_MAX, access);
+	ASSERT_NE(NULL, self->implicit);
+	self->end.mr = self->implicit;
 }
 
 FIXTURE_TEARDOWN(odp)
 {
+	if (self->implicit)
+		EXPECT_EQ(0, ibv_dereg_mr(self->implicit));
 	mkt_end_free(&self->end);
 	EXPECT_EQ(0, mkt_arena_free(&self->arena));
 	EXPECT_EQ(0, mkt_teardown(&self->s));
@@ -69,24 +82,54 @@ static int odp_drop(FIXTURE_DATA(odp) *self)
 	return madvise(self->arena.mem[0].host, SIZE, MADV_DONTNEED) ? errno : 0;
 }
 
+static int odp_copy(FIXTURE_DATA(odp) *self)
+{
+	struct mkt_rng *rng = &self->s.rng;
+	struct mkt_xfer xfer = {
+		.op = mkt_between(rng, MKT_SEND, MKT_READ),
+		.side = mkt_between(rng, 0, 1),
+		.end = { &self->s.plain[0], &self->end },
+		.length = mkt_rand_size(rng, 40000),
+		.num_sge = mkt_between(rng, 1, 3),
+	};
+
+	return mkt_xfer_drawn(&self->s.pair, rng, &xfer);
+}
+
 TEST_F(odp, copies)
 {
 	unsigned int i, rounds = mkt_scale(600, 60);
-	struct mkt_rng *rng = &self->s.rng;
 
 	for (i = 0; i < rounds; i++) {
-		struct mkt_xfer xfer = {
-			.op = mkt_between(rng, MKT_SEND, MKT_READ),
-			.side = mkt_between(rng, 0, 1),
-			.end = { &self->s.plain[0], &self->end },
-			.length = mkt_rand_size(rng, 40000),
-			.num_sge = mkt_between(rng, 1, 3),
-		};
-
 		if (i % 3 == 0)
 			ASSERT_EQ(0, odp_drop(self));
-		ASSERT_EQ(0, mkt_xfer_drawn(&self->s.pair, rng, &xfer));
+		ASSERT_EQ(0, odp_copy(self));
 	}
+}
+
+/* pages are shared with a child and copied, and go */
+static int fork_and_drop(void *arg, unsigned int round)
+{
+	struct mkt_mem *mem = arg;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+		return errno;
+	return madvise(mem->host + round * 4096 % mem->size, 4096, MADV_DONTNEED) ? errno : 0;
+}
+
+TEST_F(odp, fork)
+{
+	unsigned int i, rounds = mkt_scale(200, 20);
+	struct mkt_loop loop = {};
+
+	ASSERT_EQ(0, mkt_loop_start(&loop, fork_and_drop, &self->arena.mem[0]));
+	for (i = 0; i < rounds || (!atomic_load(&loop.rounds) && i < 10000); i++)
+		ASSERT_EQ(0, odp_copy(self));
+	ASSERT_EQ(0, mkt_loop_end(&loop));
+	EXPECT_LT(0, loop.rounds);
 }
 
 /* in a page that is mapped, and in one that is not */
@@ -130,10 +173,12 @@ TEST_F(odp, refused)
 
 	for (o = 0; o < ARRAY_SIZE(ops); o++) {
 		/* aligned, and partly outside of the MR */
-		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-			  mkt_try(&self->s, rkey, ops[o], (first - 1) & ~7ull, 8));
-		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
-			  mkt_try(&self->s, rkey, ops[o], (end - 1) & ~7ull, 8));
+		if (!variant->implicit) {
+			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+				  mkt_try(&self->s, rkey, ops[o], (first - 1) & ~7ull, 8));
+			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+				  mkt_try(&self->s, rkey, ops[o], (end - 1) & ~7ull, 8));
+		}
 		/*
 		 * inside, and across the end of a page; the library refuses the other
 		 * atomics itself
@@ -152,20 +197,34 @@ static unsigned int odp_mapped(uint8_t *memory)
 	return mkt_mapped(memory, PAGES);
 }
 
-/* memory that has never been touched, and an MR over it from byte @offset on */
-static uint8_t *odp_untouched(FIXTURE_DATA(odp) *self, uint64_t shift, unsigned int access,
-			      struct ibv_mr **mr)
+/* an MR of the variant that has the memory */
+static struct ibv_mr *odp_reg(FIXTURE_DATA(odp) *self, const FIXTURE_VARIANT(odp) *variant,
+			      uint8_t *memory, unsigned int access)
+{
+	struct ibv_pd *pd = self->s.dev[1].pd;
+
+	if (variant->implicit)
+		return ibv_reg_mr(pd, NULL, SIZE_MAX, access);
+	return ibv_reg_mr_iova(pd, memory, PAGES * PAGE, (uintptr_t)memory + variant->shift,
+			       access);
+}
+
+/* memory that has never been touched, and an MR that has it */
+static uint8_t *odp_untouched(FIXTURE_DATA(odp) *self, const FIXTURE_VARIANT(odp) *variant,
+			      unsigned int access, struct ibv_mr **mr)
 {
 	uint8_t *memory = mkt_untouched(PAGES * PAGE);
 
 	if (!memory)
 		return NULL;
-	*mr = ibv_reg_mr_iova(self->s.dev[1].pd, memory, PAGES * PAGE,
-			      (uintptr_t)memory + shift, access);
+	*mr = odp_reg(self, variant, memory, access);
 	return *mr ? memory : NULL;
 }
 
-/* a FLUSH to persistence faults in the pages of its range, and no others */
+/*
+ * A FLUSH to persistence faults in the pages of its range, and no others. All of an implicit MR
+ * has addresses without memory.
+ */
 TEST_F(odp, flush)
 {
 	struct mkt_wr wr = {
@@ -176,7 +235,7 @@ TEST_F(odp, flush)
 	struct ibv_mr *mr;
 	uint8_t *memory;
 
-	memory = odp_untouched(self, variant->shift, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND |
+	memory = odp_untouched(self, variant, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND |
 			       IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT, &mr);
 	ASSERT_NE(NULL, memory);
 	wr.rkey = mr->rkey;
@@ -187,8 +246,10 @@ TEST_F(odp, flush)
 	wr.whole = true;
 	wr.remote_addr = 0;
 	wr.flush_length = 0;
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
-	EXPECT_EQ(0xff, odp_mapped(memory));
+	EXPECT_EQ(variant->implicit ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS,
+		  mkt_status(&self->s.pair, 0, &wr));
+	EXPECT_EQ(variant->implicit ? 0x0e : 0xff, odp_mapped(memory));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	munmap(memory, PAGES * PAGE);
 }
@@ -201,9 +262,10 @@ TEST_F(odp, flush_window)
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
 	uint8_t *memory;
 	struct ibv_mr *mr;
+	uint64_t addr;
 
 	ASSERT_NE(NULL, mw);
-	memory = odp_untouched(self, variant->shift, IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND |
+	memory = odp_untouched(self, variant, IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND |
 			       access, &mr);
 	ASSERT_NE(NULL, memory);
 	ASSERT_EQ(0, mkt_bind_window(&self->s.pair.end[1], mw, mr,
@@ -212,6 +274,9 @@ TEST_F(odp, flush_window)
 	wr.rkey = mw->rkey;
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 	EXPECT_EQ(0x18, odp_mapped(memory));
+	addr = (uintptr_t)memory + variant->shift + 5 * PAGE;
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, mw->rkey, MKT_READ, addr - 8, 8));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, mw->rkey, MKT_READ, addr - 4, 8));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	munmap(memory, PAGES * PAGE);
@@ -226,6 +291,8 @@ TEST_F(odp, flush_large)
 	struct ibv_mr *mr;
 	uint8_t *memory;
 
+	if (variant->implicit)
+		SKIP(return, "an implicit MR has addresses without memory");
 	memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ASSERT_NE(MAP_FAILED, memory);
@@ -257,21 +324,24 @@ static int odp_access(FIXTURE_DATA(odp) *self, enum mkt_op op, const struct ibv_
 TEST_F(odp, prefetch)
 {
 	struct ibv_pd *pd = self->s.dev[1].pd, *other;
+	uint64_t addr, end;
 	uint8_t *memory;
 	struct ibv_mr *mr;
-	uint64_t addr;
 
-	memory = odp_untouched(self, variant->shift,
+	memory = odp_untouched(self, variant,
 			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND, &mr);
 	ASSERT_NE(NULL, memory);
 	addr = (uintptr_t)memory + variant->shift;
 	EXPECT_EQ(0, mkt_raw_advise(pd, PREFETCH, NOW, addr + 3 * PAGE - 1, 2, mr->lkey));
 	EXPECT_EQ(0x0c, odp_mapped(memory));
 	/* outside of the MR */
-	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW, addr - 1, 2, mr->lkey));
-	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW, addr + PAGES * PAGE - 1, 2, mr->lkey));
-	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, 0, addr + PAGES * PAGE, 1, mr->lkey));
-	EXPECT_EQ(EFAULT, mkt_raw_advise(pd, NO_FAULT, NOW, addr + PAGES * PAGE, 1, mr->lkey));
+	end = addr + PAGES * PAGE;
+	if (!variant->implicit) {
+		EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW, addr - 1, 2, mr->lkey));
+		EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW, end - 1, 2, mr->lkey));
+		EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, 0, end, 1, mr->lkey));
+		EXPECT_EQ(EFAULT, mkt_raw_advise(pd, NO_FAULT, NOW, end, 1, mr->lkey));
+	}
 	/* an lkey that does not exist, and that of another PD */
 	EXPECT_EQ(EINVAL, mkt_raw_advise(pd, PREFETCH, NOW, addr, 2, mr->lkey ^ 0x5500));
 	other = ibv_alloc_pd(self->s.dev[1].ctx);
@@ -312,7 +382,7 @@ TEST_F(odp, prefetched)
 	struct ibv_mr *mr;
 	uint64_t addr;
 
-	memory = odp_untouched(self, variant->shift, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
+	memory = odp_untouched(self, variant, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
 	ASSERT_NE(NULL, memory);
 	addr = (uintptr_t)memory + variant->shift;
 
@@ -369,7 +439,9 @@ TEST_F(odp, statistics)
 	struct ibv_mr *mr;
 	uint64_t addr;
 
-	memory = odp_untouched(self, variant->shift, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
+	if (variant->implicit)
+		SKIP(return, "stock_implicit has those of the parts of an implicit MR");
+	memory = odp_untouched(self, variant, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
 	ASSERT_NE(NULL, memory);
 	addr = (uintptr_t)memory + variant->shift;
 	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
@@ -408,7 +480,7 @@ TEST_F(odp, statistics)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* an MR over addresses that get their memory later */
+/* an MR over addresses that get their memory later, and over memory that becomes read-only */
 TEST_F(odp, late)
 {
 	uint8_t *plain = (void *)(uintptr_t)self->s.plain[0].addr;
@@ -418,9 +490,7 @@ TEST_F(odp, late)
 
 	ASSERT_NE(NULL, memory);
 	ASSERT_EQ(0, munmap(memory, PAGES * PAGE));
-	mr = ibv_reg_mr_iova(self->s.dev[1].pd, memory, PAGES * PAGE,
-			     (uintptr_t)memory + variant->shift,
-			     MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	mr = odp_reg(self, variant, memory, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
 	ASSERT_NE(NULL, mr);
 	addr = (uintptr_t)memory + variant->shift;
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, mr->rkey, MKT_WRITE, addr, 8));
@@ -433,6 +503,9 @@ TEST_F(odp, late)
 	mkt_rand_bytes(&self->s.rng, memory + 100, 3 * PAGE);
 	ASSERT_EQ(IBV_WC_SUCCESS, odp_access(self, MKT_READ, mr, addr + 100, 3 * PAGE));
 	EXPECT_EQ(0, memcmp(memory + 100, plain, 3 * PAGE));
+	ASSERT_EQ(0, mprotect(memory, PAGE, PROT_READ));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, mr->rkey, MKT_WRITE, addr, 8));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, mr->rkey, MKT_READ, addr, 8));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	munmap(memory, PAGES * PAGE);
 }
@@ -468,7 +541,8 @@ static const struct {
 };
 
 /* a FLUSH to persistence of a page that is not there; the MR above is not for that */
-static int flush_absent(FIXTURE_DATA(odp) *self, struct mkt_pair *pair)
+static int flush_absent(FIXTURE_DATA(odp) *self, const FIXTURE_VARIANT(odp) *variant,
+			struct mkt_pair *pair)
 {
 	const unsigned int access = MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND |
 				    IBV_ACCESS_FLUSH_PERSISTENT;
@@ -477,11 +551,11 @@ static int flush_absent(FIXTURE_DATA(odp) *self, struct mkt_pair *pair)
 	uint8_t *memory;
 	int status;
 
-	memory = odp_untouched(self, 0, access, &mr);
+	memory = odp_untouched(self, variant, access, &mr);
 	if (!memory)
 		return -1;
 	wr.rkey = mr->rkey;
-	wr.remote_addr = (uintptr_t)memory;
+	wr.remote_addr = (uintptr_t)memory + variant->shift;
 	status = mkt_status(pair, 0, &wr);
 	if (ibv_dereg_mr(mr) || munmap(memory, PAGES * PAGE))
 		return -1;
@@ -549,7 +623,7 @@ TEST_F(odp, announced)
 					     variant->mtu, flags));
 		ASSERT_EQ(0, odp_drop(self));
 		if (xfer.op == MKT_FLUSH) {
-			EXPECT_EQ(IBV_WC_SUCCESS, flush_absent(self, &pair));
+			EXPECT_EQ(IBV_WC_SUCCESS, flush_absent(self, variant, &pair));
 		} else if (flags & MKT_QP_UD) {
 			EXPECT_EQ(0, datagram(self, variant->shift, &pair, xfer.side));
 		} else {
