@@ -2,80 +2,139 @@
 /*
  * subject: Memory windows over keys and invalidations of keys, which work as those of other
  * MRs. Also the access flags of a window and of its key, and binds of either while the
- * other one is in use.
+ * other one is in use. Windows that a queue pair must not use: those of another PD or queue pair,
+ * unbound ones, and those whose queue pair has been destroyed. Destruction ends the bindings of
+ * windows of type 2, as if each had been invalidated; a reset does not. The test of the kernel's log
+ * afterwards finds a destruction that waited in vain.
  * sets: smp
  */
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "loop.h"
-#include "window.h"
+#include "mkey_harness.h"
+#include "replay.h"
+
+#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define KEY_ACCESS (MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)
+#define ZONE 4096	/* the length of the key */
+#define MANY 20		/* windows of a queue pair */
+
+static const struct mkt_wants window_wants = {
+	.mtu = IBV_MTU_1024,
+	.host = 64 * 1024,
+	.dm = 8 * 1024,
+	.max_entries = 4,
+};
+
+FIXTURE(window)
+{
+	struct mkt_setup s;
+	struct ibv_mr *key;	/* of side 1, bound */
+	struct ibv_mw *mw;	/* of type 2, unbound */
+	struct mkt_qp *owner;	/* of side 1 */
+	struct mkt_pair second;	/* in the same PDs */
+	struct mkt_dev other;	/* device 1 with another PD */
+	struct mkt_pair foreign;	/* side 1 is in that PD */
+};
+
+/* binds the key of side 1 over bytes that are aligned in memory, for atomics */
+static int window_bind_key(struct mkt_setup *s, unsigned int access)
+{
+	struct mkt_block block = { .offset = -s->plain[1].addr & 7, .bytes = ZONE };
+	struct mkt_layout layout = { .num_blocks = 1, .block = &block };
+
+	return mkt_layout_bind(s->key[1], &s->arena[1], &layout, access);
+}
+
+FIXTURE_SETUP(window)
+{
+	struct mkt_setup *s = &self->s;
+
+	MKT_OPEN_EXTENDED(s->dev);
+	ASSERT_EQ(0, mkt_setup(s, &window_wants, _metadata->name));
+	ASSERT_EQ(0, window_bind_key(s, KEY_ACCESS));
+	self->key = s->key[1];
+	self->owner = &s->pair.end[1];
+	self->mw = ibv_alloc_mw(s->dev[1].pd, IBV_MW_TYPE_2);
+	ASSERT_NE(NULL, self->mw);
+	ASSERT_EQ(0, mkt_pair_create(&self->second, &s->dev[0], &s->dev[1], IBV_MTU_1024, 0));
+	self->other = s->dev[1];
+	self->other.pd = ibv_alloc_pd(self->other.ctx);
+	ASSERT_NE(NULL, self->other.pd);
+	ASSERT_EQ(0, mkt_pair_create(&self->foreign, &s->dev[0], &self->other, IBV_MTU_1024, 0));
+}
+
+FIXTURE_TEARDOWN(window)
+{
+	if (self->mw)
+		EXPECT_EQ(0, ibv_dealloc_mw(self->mw));
+	mkt_pair_destroy(&self->second);
+	mkt_pair_destroy(&self->foreign);
+	if (self->other.pd)
+		EXPECT_EQ(0, ibv_dealloc_pd(self->other.pd));
+	EXPECT_EQ(0, mkt_teardown(&self->s));
+}
+
+/* binds a window to a part of the key, or tries to; the queue pair can be used afterwards */
+static int window_bind(FIXTURE_DATA(window) *self, struct ibv_mw *mw, struct ibv_mr *mr,
+			      uint64_t addr, uint64_t length, unsigned int access)
+{
+	int err = mkt_bind_window(self->owner, mw, mr, addr, length, access);
+
+	return err && mkt_pair_recover(&self->s.pair) ? -1 : err;
+}
+
+/* reads through the window */
+static int window_read(FIXTURE_DATA(window) *self, struct ibv_mw *mw, uint32_t length)
+{
+	return mkt_try(&self->s, mw->rkey, MKT_READ, 0, length);
+}
+
+/*
+ * Invalidates @rkey by a LOCAL_INV of side 1 or by a SEND_WITH_INV of its peer. Returns 1 if that
+ * succeeds, 0 if it is refused, and -1 after another error.
+ */
+static int window_inv(struct mkt_pair *pair, enum mkt_op op, uint32_t rkey)
+{
+	struct mkt_wr wr = { .op = op, .rkey = rkey }, recv = {};
+	bool by_peer = op == MKT_SEND_INV;
+	struct mkt_result result;
+	int done = -1;
+
+	if (!mkt_exec(pair, by_peer ? 0 : 1, &wr, by_peer ? &recv : NULL, &result)) {
+		done = result.status == IBV_WC_SUCCESS;
+		/* rxe may acknowledge the SEND before it refuses the invalidation */
+		if (by_peer && result.received && result.recv_status != IBV_WC_SUCCESS)
+			done = 0;
+	}
+	return mkt_pair_recover(pair) ? -1 : done;
+}
 
 /* the window is a part of the key */
 #define AT 128
 #define LENGTH 2048
 
-/* binds the key to 300 pieces of 30 bytes */
-static int window_strided(FIXTURE_DATA(window) *self, unsigned int leaf, struct mkt_end *end)
-{
-	struct mkt_block block = { .leaf = leaf, .offset = 5, .bytes = 30, .stride = { 70 } };
-	struct mkt_layout layout = mkt_layout_repeated(&block, 300);
-
-	return mkt_end_key(end, self->key, &self->s.arena[1], &layout, KEY_ACCESS);
-}
-
-/* bytes that are sent through the window arrive where the key puts them */
-static int window_copy(struct mkt_setup *s, const struct mkt_end *key,
-		       uint32_t rkey, enum mkt_op op, size_t offset)
-{
-	struct mkt_wr wr = mkt_plain_wr(s, 0, op, 3000, offset, rkey);
-	const struct mkt_end *here = &s->plain[0];
-	unsigned int i;
-	int err;
-
-	wr.sge[0].addr += 77;
-	err = mkt_arena_fill(&s->arena[op == MKT_READ], &s->rng);
-	if (err)
-		return err;
-	if (mkt_status(&s->pair, 0, &wr) != IBV_WC_SUCCESS)
-		return EIO;
-	for (i = 0; i < 3000; i++) {
-		uint8_t *a = &s->arena[0].expect[here->map.pos[77 + i]];
-		uint8_t *b = &s->arena[1].expect[key->map.pos[offset + i]];
-
-		if (op == MKT_READ)
-			*a = *b;
-		else
-			*b = *a;
-	}
-	err = mkt_arena_check(&s->arena[0]);
-	return err ?: mkt_arena_check(&s->arena[1]);
-}
-
+/* a key with a window can be used, but not changed; mkey_matrix moves bytes through windows */
 static void window_use(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(window) *self, enum ibv_mw_type type)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(self->s.dev[1].pd, type);
 	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	struct mkt_end end;
 
 	ASSERT_NE(NULL, mw);
-	ASSERT_EQ(0, window_strided(self, 1, &end));
-	ASSERT_EQ(0, window_bind(self, mw, self->key, 0, end.map.length, REMOTE));
-	EXPECT_EQ(0, window_copy(&self->s, &end, mw->rkey, MKT_WRITE, 0));
-	EXPECT_EQ(0, window_copy(&self->s, &end, mw->rkey, MKT_READ, 1234));
-	/* a key with a window cannot be deregistered */
+	ASSERT_EQ(0, window_bind(self, mw, self->key, 0, ZONE, REMOTE));
 	EXPECT_EQ(EBUSY, ibv_dereg_mr(self->key));
-	EXPECT_EQ(0, window_copy(&self->s, &end, mw->rkey, MKT_WRITE, 11));
-	/* nor bound again: the window would give its access flags on other memory */
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, mw, ZONE));
+	/* the window would give its access flags on other memory */
 	EXPECT_EQ(EBUSY, ibmkey_unbind(self->key));
 	EXPECT_EQ(EBUSY, mkt_bind_range(self->key, MKT_ACCESS_ALL, leaf->mr, leaf->addr, 1));
-	/* nor invalidated */
 	EXPECT_EQ(0, window_inv(&self->s.pair, MKT_LOCAL_INV, self->key->rkey));
-	EXPECT_EQ(0, window_copy(&self->s, &end, self->key->rkey, MKT_WRITE, 0));
-	EXPECT_EQ(0, window_copy(&self->s, &end, mw->rkey, MKT_READ, 5));
+	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(&self->s, self->key->rkey, MKT_WRITE, 0, ZONE));
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, mw, ZONE));
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 	EXPECT_EQ(0, ibmkey_unbind(self->key));
-	mkt_end_free(&end);
 }
 
 TEST_F(window, type_1)
@@ -127,37 +186,6 @@ TEST_F(window, flags_of_the_key)
 	/* nor can a window be bound to an unbound key */
 	ASSERT_EQ(0, ibmkey_unbind(self->key));
 	EXPECT_EQ(EIO, window_bind(self, self->mw, self->key, 0, 100, REMOTE));
-}
-
-/* an invalidated key is unbound: it reaches no memory and holds none */
-static void window_invalidated(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
-			       enum mkt_op op)
-{
-	struct mkt_arena *arena = &self->s.arena[1];
-	struct mkt_end end;
-
-	ASSERT_EQ(0, window_strided(self, 1, &end));
-	mkt_end_free(&end);
-	EXPECT_EQ(1, window_inv(&self->s.pair, op, self->key->rkey));
-	EXPECT_EQ(IBMKEY_UNBOUND, mkt_kind_of(self->key));
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, self->key->rkey, MKT_WRITE, 0, 8));
-	EXPECT_EQ(0, mkt_arena_check(arena));
-	EXPECT_EQ(0, ibv_dereg_mr(arena->leaf[1].mr));
-	arena->leaf[1] = arena->leaf[3];
-	arena->num_leaves = 3;
-	ASSERT_EQ(0, window_strided(self, 0, &end));
-	EXPECT_EQ(0, window_copy(&self->s, &end, self->key->rkey, MKT_WRITE, 0));
-	mkt_end_free(&end);
-}
-
-TEST_F(window, local_invalidate)
-{
-	window_invalidated(_metadata, self, MKT_LOCAL_INV);
-}
-
-TEST_F(window, remote_invalidate)
-{
-	window_invalidated(_metadata, self, MKT_SEND_INV);
 }
 
 /* a peer cannot invalidate a key without remote access flags, and needs only one of them */
@@ -419,6 +447,249 @@ TEST_F(window, of_two_queues)
 	TH_LOG("the ordinary MR was last %u times of %u", free, rounds);
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+/* the number of ways in which a window is invalidated or seems to be */
+static unsigned int foreign_inv(struct mkt_pair *pair, uint32_t rkey)
+{
+	return !!window_inv(pair, MKT_LOCAL_INV, rkey) + !!window_inv(pair, MKT_SEND_INV, rkey);
+}
+
+/* an unbound window cannot be invalidated */
+TEST_F(window, invalidate_unbound)
+{
+	EXPECT_EQ(0, foreign_inv(&self->s.pair, self->mw->rkey));
+	ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+	EXPECT_EQ(1, window_inv(&self->s.pair, MKT_LOCAL_INV, self->mw->rkey));
+	EXPECT_EQ(0, foreign_inv(&self->s.pair, self->mw->rkey));
+}
+
+/* a QP or its peer cannot invalidate the window of another QP */
+TEST_F(window, invalidate)
+{
+	ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+	EXPECT_EQ(0, foreign_inv(&self->foreign, self->mw->rkey));
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, self->mw, ZONE));
+}
+
+/* nor bind it: otherwise the owner's peer would reach the memory of others */
+TEST_F(window, bind_foreign)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(self->other.pd, IBV_MW_TYPE_1);
+	const struct mkt_end *plain = &self->s.plain[1];
+	struct ibv_mw named;
+
+	ASSERT_NE(NULL, mw);
+	/* the library refuses foreign windows, and windows of type 1 here */
+	named = *mw;
+	named.pd = self->s.dev[1].pd;
+	named.type = IBV_MW_TYPE_2;
+	EXPECT_EQ(EIO, window_bind(self, &named, self->key, 0, ZONE, REMOTE));
+	EXPECT_EQ(EIO, window_bind(self, &named, plain->mr, plain->addr, 1, 0));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+/* nor can a window be bound to an MR or a key of another PD, whose lkey can be guessed */
+TEST_F(window, bind_to_foreign)
+{
+	struct ibv_mr *key = ibmkey_alloc(self->other.pd, 1);
+	struct ibv_mr *mr = ibv_reg_mr(self->other.pd, self->s.arena[1].mem[0].host, ZONE,
+				       KEY_ACCESS);
+	uint64_t addr;
+
+	ASSERT_NE(NULL, key);
+	ASSERT_NE(NULL, mr);
+	addr = (uintptr_t)mr->addr;
+	ASSERT_EQ(0, mkt_bind_range(key, KEY_ACCESS, mr, addr, ZONE));
+	EXPECT_EQ(EIO, window_bind(self, self->mw, mr, addr, ZONE, REMOTE));
+	EXPECT_EQ(EIO, window_bind(self, self->mw, key, 0, ZONE, REMOTE));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+/*
+ * a READ of a window's first peer is sent again when another peer has the
+ * window
+ */
+TEST_F(window, replay)
+{
+	struct mkt_setup *s = &self->s;
+	uint8_t *host = s->arena[1].mem[0].host;
+	struct ibv_send_wr *bad, bind;
+	struct mkt_replay replay;
+	struct ibv_wc wc;
+	uint32_t rkey;
+
+	memset(host, 0x11, 2 * ZONE);
+	ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+	rkey = self->mw->rkey;
+	ASSERT_EQ(0, mkt_replay_open(&replay, &s->dev[0]));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(s, rkey, MKT_READ, 0, 256));
+	ASSERT_EQ(0, mkt_replay_find(&replay, MKT_BTH_READ_REQUEST));
+	ASSERT_EQ(0, window_inv(&self->second, MKT_LOCAL_INV, rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&s->pair, 1, &(struct mkt_wr) {
+		.op = MKT_LOCAL_INV,
+		.rkey = rkey,
+	}));
+	memset(host, 0x5c, 2 * ZONE);
+	/* under the same rkey */
+	bind = mkt_window_wr(self->mw, self->key, 0, ZONE, REMOTE);
+	ASSERT_EQ(0, ibv_post_send(self->second.end[1].qp, &bind, &bad));
+	ASSERT_EQ(0, mkt_poll(&self->second.end[1], &wc));
+	ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	EXPECT_EQ(0, mkt_replay_send(&replay, 0x5c, 256));
+	mkt_replay_close(&replay);
+}
+
+/*
+ * Destroys the queue pair that owns the window, which is over @mr, a key or an ordinary MR: no
+ * request reaches the MR through the window, and the MR is free.
+ */
+static void window_destroy_owner(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
+				 struct ibv_mr *mr, uint64_t addr, int (*release)(struct ibv_mr *))
+{
+	ASSERT_EQ(0, mkt_bind_window(&self->second.end[1], self->mw, mr, addr, ZONE, REMOTE));
+	EXPECT_NE(0, release(mr));
+	mkt_pair_destroy(&self->second);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, window_read(self, self->mw, 8));
+	EXPECT_EQ(0, release(mr));
+	/* the window can be bound again, and works then */
+	ASSERT_EQ(0, window_bind_key(&self->s, KEY_ACCESS));
+	ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, self->mw, ZONE));
+}
+
+TEST_F(window, of_a_qp_over_a_key)
+{
+	window_destroy_owner(_metadata, self, self->key, 0, ibmkey_unbind);
+}
+
+TEST_F(window, of_a_qp_over_an_mr)
+{
+	struct ibv_mr *mr = ibv_reg_mr(self->s.dev[1].pd, self->s.arena[1].mem[0].host, ZONE,
+				       KEY_ACCESS);
+
+	ASSERT_NE(NULL, mr);
+	window_destroy_owner(_metadata, self, mr, (uintptr_t)mr->addr, ibv_dereg_mr);
+}
+
+/* all windows of the QP, and no other ones; a window of type 1 belongs to no QP */
+TEST_F(window, many_of_a_qp)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_mw *mw[MANY];
+	unsigned int i;
+
+	ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+	for (i = 0; i < MANY; i++) {
+		mw[i] = ibv_alloc_mw(s->dev[1].pd, i ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1);
+		ASSERT_NE(NULL, mw[i]);
+		ASSERT_EQ(0, mkt_bind_window(&self->second.end[1], mw[i], self->key, 0, i + 8,
+					     REMOTE));
+	}
+	mkt_pair_destroy(&self->second);
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, self->mw, ZONE));
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, mw[0], 8));
+	for (i = 1; i < MANY; i++) {
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, window_read(self, mw[i], 8));
+		ASSERT_EQ(0, window_bind(self, mw[i], self->key, 0, ZONE, REMOTE));
+		EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, mw[i], ZONE));
+		EXPECT_EQ(0, ibv_dealloc_mw(mw[i]));
+	}
+	EXPECT_EQ(1, window_inv(&s->pair, MKT_LOCAL_INV, self->mw->rkey));
+	/* the window of type 1 is left */
+	EXPECT_EQ(EBUSY, ibmkey_unbind(self->key));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw[0]));
+	EXPECT_EQ(0, ibmkey_unbind(self->key));
+}
+
+/* a QP that is reset and connected again keeps its windows, as in stock rxe */
+TEST_F(window, of_a_qp_that_is_reset)
+{
+	ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, self->mw, ZONE));
+	EXPECT_EQ(EBUSY, ibmkey_unbind(self->key));
+}
+
+/* posts binds of the window with the rkey that it has, and invalidations */
+static int window_post(struct mkt_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
+{
+	struct ibv_send_wr *bad, inv = {
+		.opcode = IBV_WR_LOCAL_INV,
+		.invalidate_rkey = mw->rkey,
+	};
+	struct ibv_send_wr bind = mkt_window_wr(mw, mr, 0, ZONE, REMOTE);
+	unsigned int i;
+	int err = 0;
+
+	bind.next = &inv;
+	bind.send_flags = 0;
+	for (i = 0; !err && i < 8; i++)
+		err = ibv_post_send(qp->qp, &bind, &bad);
+	inv = bind;
+	inv.next = NULL;
+	return err ?: ibv_post_send(qp->qp, &inv, &bad);
+}
+
+/* requests of the QP are executed while it is being destroyed */
+TEST_F(window, posted)
+{
+	unsigned int i, rounds = mkt_scale(200, 20);
+	struct mkt_setup *s = &self->s;
+
+	for (i = 0; i < rounds; i++) {
+		ASSERT_EQ(0, window_post(&self->second.end[1], self->mw, self->key));
+		mkt_pair_destroy(&self->second);
+		ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+		EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, self->mw, ZONE));
+		ASSERT_EQ(1, window_inv(&s->pair, MKT_LOCAL_INV, self->mw->rkey));
+		ASSERT_EQ(0, mkt_pair_create(&self->second, &s->dev[0], &s->dev[1], IBV_MTU_1024,
+					     0));
+	}
+}
+
+/* leaves a window behind whose QP is newer: the kernel destroys the QP first */
+static int window_leave(void)
+{
+	static struct mkt_setup s;
+	struct mkt_pair newer;
+	struct ibv_mw *mw;
+
+	if (mkt_dev_open(&s.dev[0], 0) || mkt_dev_open(&s.dev[1], 1) ||
+	    mkt_setup(&s, &window_wants, "leave") || window_bind_key(&s, KEY_ACCESS))
+		return 1;
+	mw = ibv_alloc_mw(s.dev[1].pd, IBV_MW_TYPE_2);
+	if (!mw || mkt_pair_create(&newer, &s.dev[0], &s.dev[1], IBV_MTU_1024, 0))
+		return 2;
+	return mkt_bind_window(&newer.end[1], mw, s.key[1], 0, ZONE, REMOTE) ? 3 : 0;
+}
+
+TEST_F(window, exit)
+{
+	struct mkt_dev *dev = &self->s.dev[1];
+	int status, before = mkt_dev_count(dev, "mr");
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(window_leave());
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(before, mkt_dev_count(dev, "mr"));
+}
+
+/* a request with another rkey changes nothing */
+TEST_F(window, bind_by_wrong_rkey)
+{
+	struct ibv_mw named = *self->mw;
+
+	named.rkey ^= 3;
+	EXPECT_EQ(EIO, window_bind(self, &named, self->key, 0, ZONE, REMOTE));
+	EXPECT_EQ(0, ibmkey_unbind(self->key));
+	ASSERT_EQ(0, window_bind_key(&self->s, KEY_ACCESS));
+	ASSERT_EQ(0, window_bind(self, self->mw, self->key, 0, ZONE, REMOTE));
+	EXPECT_EQ(IBV_WC_SUCCESS, window_read(self, self->mw, ZONE));
 }
 
 TEST_HARNESS_MAIN
