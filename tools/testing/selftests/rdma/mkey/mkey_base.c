@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Keys whose addresses begin at a base address: what reaches them, what a query tells,
- * keys and windows over them. mkey_matrix, mkey_random and mkey_nested draw base addresses, too.
+ * keys and windows over them. mkey_matrix, mkey_soak and mkey_nested draw base addresses, too.
  */
 #include "mkey_harness.h"
 #include "request.h"

@@ -116,8 +116,7 @@ static int soak_step(struct soak *soak)
 	struct mkt_setup *s = &soak->s;
 	struct mkt_pair *pair = &soak->pair[mkt_between(&s->rng, 0, soak->num_pairs - 1)];
 	struct mkt_xfer xfer = {
-		.op = mkt_between(&s->rng, 0, 2) ? mkt_between(&s->rng, 0, 1) ? MKT_READ :
-							      MKT_WRITE : MKT_SEND,
+		.op = mkt_between(&s->rng, MKT_SEND, MKT_READ),
 		.side = mkt_between(&s->rng, 0, 1),
 		.num_sge = mkt_between(&s->rng, 1, 4),
 	};
@@ -142,7 +141,7 @@ static int soak_step(struct soak *soak)
 	xfer.length = mkt_rand_size(&s->rng, max ?: 1);
 	soak->shared->transfers += count;
 	soak->shared->bytes += count * xfer.length;
-	if (err || count == 1)
+	if (err || count == 1 || xfer.op == MKT_SEND_IMM || xfer.op == MKT_WRITE_IMM)
 		return err ?: mkt_xfer_drawn(pair, &s->rng, &xfer);
 	return mkt_xfer_queue(pair, &xfer, count);
 }
