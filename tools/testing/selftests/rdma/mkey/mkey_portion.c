@@ -2,7 +2,7 @@
 /*
  * subject: The key portion of a key: the low 8 bits of its lkey and rkey. A bind can set it, and an
  * unbind, an invalidation and the return to a pool change it. An lkey or rkey from before then
- * fails in every verb. mkey_rights tests requests in progress or replayed.
+ * fails in every verb. mkey_wire tests requests in progress or replayed.
  */
 #include "mkey_harness.h"
 #include "request.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: A peer that forges its packets: any opcode, PSN, rkey, address, length, headers and
- * data, repeats and fragments, to MRs, keys, windows, device memory and memory on demand whose
- * rights change meanwhile. No byte is returned or changed without a right to it, and the queue pair
- * works afterwards or is in ERR. MKEY_TEST_SECONDS=n or MKEY_TEST_PACKETS=n: for so long.
+ * data, repeats and fragments, to MRs, keys, windows, device memory and memory on demand. Meanwhile
+ * keys are bound to other memory, and MRs are registered again, with other flags or in another PD. No
+ * byte is returned or changed without a right to it, and the queue pair works afterwards or is in
+ * ERR. MKEY_TEST_SECONDS=n or MKEY_TEST_PACKETS=n: for so long.
  * sets: first smp
  */
 #include <stdlib.h>
@@ -209,17 +210,27 @@ static int wire_bind_window(FIXTURE_DATA(wire) *self)
 	return err ?: wire_settled(self, WINDOW, 2, at, length, 0, 1, rights);
 }
 
-/* changes the access flags of an MR; nothing is on its way */
+/*
+ * registers an MR again, with other access flags or in a PD in which the peer has no right, while
+ * packets are on their way
+ */
 static int wire_rereg(FIXTURE_DATA(wire) *self)
 {
+	const uint32_t what = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS |
+			      IBV_REREG_MR_CHANGE_PD;
+	bool foreign = !mkt_between(&self->s.rng, 0, 3);
+	struct ibv_pd *pd = foreign ? self->foreign : self->s.dev[1].pd;
 	enum right rights = wire_draw_rights(self);
-	int err;
+	uint8_t *at = self->host + slot_of[REREG] * SLOT;
+	int err = wire_check(self);
 
-	wire_rights(self, slot_of[REREG] * SLOT, SLOT, 0, 1, rights, false);
+	wire_rights(self, slot_of[REREG] * SLOT, SLOT, 0, 1, foreign ? NONE : rights, false);
 	wire_settle(self);
-	err = mkt_raw_rereg(self->mr[REREG], IBV_REREG_MR_CHANGE_ACCESS,
-			    self->s.dev[1].pd, wire_access(rights));
-	return err ?: wire_settled(self, REREG, 1, 0, SLOT, 0, 1, rights);
+	/* an access in progress prevents it */
+	if (!err)
+		mkt_until((err = mkt_raw_rereg_to(self->mr[REREG], what, pd, wire_access(rights),
+						  at, SLOT, (uintptr_t)at)) != EBUSY);
+	return err ?: wire_settled(self, REREG, 1, 0, SLOT, 0, 1, foreign ? NONE : rights);
 }
 
 /* registers memory again, so that its rkey before is that of no MR */
@@ -386,10 +397,11 @@ static uint32_t wire_reth(FIXTURE_DATA(wire) *self, struct mkt_packet *packet, u
 {
 	struct mkt_rng *rng = &self->s.rng;
 	/* often one that has all rights, so that the packets that follow are executed */
-	static const enum object usual[] = { ALL_RIGHTS, KEY, WINDOW, ON_DEMAND, DEVICE, RENEWED };
+	static const enum object usual[] = { KEY, WINDOW, RENEWED, REREG, ON_DEMAND, DEVICE,
+					     ALL_RIGHTS };
 	enum object any = mkt_between(rng, 0, mkt_between(rng, 0, 15) ? DEVICE : NUM_OBJECTS - 1);
 	const struct wire_object *object =
-		&self->object[mkt_between(rng, 0, 7) ? usual[mkt_between(rng, 0, 5)] : any];
+		&self->object[mkt_between(rng, 0, 7) ? usual[mkt_between(rng, 0, 6)] : any];
 	uint32_t length = mkt_rand_size(rng, object->length ?: 1);
 	uint64_t at = object->length ? mkt_between(rng, 0, object->length - length) : 0;
 	uint32_t rkey = object->rkey;
@@ -591,16 +603,14 @@ static int wire_change(FIXTURE_DATA(wire) *self)
 	int err;
 
 	if (mkt_between(&self->s.rng, 0, 1))
-		return wire_bind_key(self);
+		return mkt_between(&self->s.rng, 0, 2) ? wire_bind_key(self) : wire_rereg(self);
 	err = wire_drain(self);
-	switch (mkt_between(&self->s.rng, 0, 3)) {
+	switch (mkt_between(&self->s.rng, 0, 2)) {
 	case 0:
 		/* without the completions of side 1 until now */
 		return err ?: mkt_pair_recover(&self->s.pair) ?: wire_bind_window(self) ?:
 		       wire_recover(self);
 	case 1:
-		return err ?: wire_rereg(self);
-	case 2:
 		return err ?: wire_renew(self);
 	default:
 		/* the memory keeps the bytes, and the MR faults them in again */
