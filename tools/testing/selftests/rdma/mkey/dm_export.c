@@ -230,23 +230,6 @@ TEST_F(export, revoked)
 	munmap(all, PAGES);
 }
 
-/* memory that cannot be freed stays mapped */
-TEST_F(export, registered)
-{
-	struct ibv_mr *mr;
-	uint8_t *all;
-
-	all = map(self->fd);
-	ASSERT_NE(NULL, all);
-	mr = ibv_reg_dm_mr(self->dev.pd, self->dm, 0, LENGTH,
-			   MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
-	ASSERT_NE(NULL, mr);
-	EXPECT_EQ(EBUSY, ibv_free_dm(self->dm));
-	EXPECT_EQ(0, touch(all));
-	ASSERT_EQ(0, ibv_dereg_mr(mr));
-	munmap(all, PAGES);
-}
-
 /* another process writes, reports that, and reads again when it is told to */
 static void other(int fd, int socket)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Device memory by the standard verbs: it is allocated, copied to and from at any
- * offset, registered and freed. Invalid arguments are refused. Several MRs at odd offsets over one
- * buffer see the same bytes.
+ * offset, registered and freed. Invalid arguments are refused. mkey_matrix moves its bytes.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -289,38 +288,6 @@ TEST_F(dm, announced)
 /* device memory of side 1, which side 0 reaches */
 MKT_FIXTURE(dm_rdma, .host = 128 * 1024, .dm = 64 * 1024)
 
-/* MRs over one buffer that overlap and have different addresses */
-TEST_F(dm_rdma, several_regions)
-{
-	static const struct {
-		size_t offset, length;
-	} parts[] = {
-		{ 0, 65536 }, { 1, 1 }, { 4095, 2 }, { 3, 8191 },
-		{ 4096, 4096 }, { 12345, 54321 - 12345 }, { 65535, 1 },
-	};
-	struct mkt_arena *arena = &self->s.arena[1];
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(parts); i++) {
-		unsigned int leaf = arena->num_leaves;
-		struct mkt_end end;
-		struct mkt_xfer xfer = {
-			.op = i & 1 ? MKT_READ : MKT_WRITE,
-			.end = { &self->s.plain[0], &end },
-			.offset = { i },
-			.length = parts[i].length,
-			.num_sge = 1,
-		};
-
-		ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, parts[i].offset,
-						parts[i].length,
-						MKT_ACCESS_ALL, 0));
-		ASSERT_EQ(0, mkt_end_leaf(&end, arena, leaf));
-		EXPECT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-		mkt_end_free(&end);
-	}
-}
-
 TEST_F(dm_rdma, rights)
 {
 	struct mkt_arena *arena = &self->s.arena[1];
@@ -344,21 +311,6 @@ TEST_F(dm_rdma, rights)
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, op, 0, 8));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_WRITE, 0, 8));
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, rkey, MKT_WRITE, 0, 0));
-}
-
-/* the MR is deregistered while the memory stays */
-TEST_F(dm_rdma, deregistered)
-{
-	struct mkt_arena *arena = &self->s.arena[1];
-	unsigned int leaf = arena->num_leaves;
-	uint32_t rkey;
-
-	ASSERT_EQ(0, mkt_arena_add_leaf(arena, 1, 16, 1000, MKT_ACCESS_ALL, 0));
-	rkey = arena->leaf[leaf].mr->rkey;
-	ASSERT_EQ(0, ibv_dereg_mr(arena->leaf[leaf].mr));
-	arena->num_leaves = leaf;
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, rkey, MKT_WRITE, 0, 800));
-	EXPECT_EQ(0, mkt_arena_check(arena));
 }
 
 TEST_HARNESS_MAIN

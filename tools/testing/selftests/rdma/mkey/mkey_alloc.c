@@ -178,29 +178,6 @@ TEST_F(alloc, huge_pages)
 	}
 }
 
-/* the memory stays as long as a key refers to it */
-TEST_F(alloc, leaf)
-{
-	struct mkt_setup *s = &self->s;
-	struct ibv_mr *mr = ibmkey_reg_alloc(s->dev[1].pd, 9000, IBV_ACCESS_LOCAL_WRITE);
-	uint8_t *far = (uint8_t *)(uintptr_t)s->plain[0].addr, *near;
-	unsigned int i;
-
-	ASSERT_NE(NULL, mr);
-	near = mr->addr;
-	ASSERT_EQ(0, mkt_bind_strided(s->key[1], MKT_ACCESS_ALL, mr, (uintptr_t)near + 3, 8, 100,
-				      80));
-	EXPECT_EQ(EBUSY, ibmkey_dereg(mr));
-	EXPECT_TRUE(alloc_is_mapped(near));
-	mkt_rand_bytes(&s->rng, far, 640);
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_try(s, s->key[1]->rkey, MKT_WRITE, 0, 640));
-	for (i = 0; i < 80; i++)
-		EXPECT_EQ(0, memcmp(near + 3 + 100 * i, far + 8 * i, 8));
-	EXPECT_EQ(0, ibmkey_unbind(s->key[1]));
-	EXPECT_EQ(0, ibmkey_dereg(mr));
-	EXPECT_FALSE(alloc_is_mapped(near));
-}
-
 /* MRs of libibverbs and of the library get new memory, and the program's own again */
 TEST_F(alloc, rereg)
 {

@@ -111,29 +111,6 @@ TEST_F(atomic, odd_address)
 	ASSERT_EQ(0, atomic_through(&self->s, &layout, 5, 13, 20));
 }
 
-/* the result is scattered byte by byte */
-TEST_F(atomic, result_through_key)
-{
-	struct mkt_block block = {
-		.leaf = variant->leaf,
-		.offset = 700,
-		.bytes = 1,
-		.stride = { -7 },
-	};
-	struct mkt_layout layout = mkt_layout_repeated(&block, 100);
-	struct mkt_end sink, target;
-	size_t first;
-
-	ASSERT_EQ(0, mkt_end_key(&sink, self->s.key[0], &self->s.arena[0],
-				 &layout, IBV_ACCESS_LOCAL_WRITE));
-	ASSERT_EQ(0, mkt_end_leaf(&target, &self->s.arena[1],
-				  variant->direct));
-	first = -self->s.arena[1].leaf[variant->direct].at & 7;
-	ASSERT_EQ(0, atomic_run(&self->s, &sink, &target, first, 8, 20));
-	mkt_end_free(&target);
-	mkt_end_free(&sink);
-}
-
 /* operands in two pieces, beyond the end, on odd memory: every atomic fails, and changes nothing */
 TEST_F(atomic, refused)
 {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Keys whose addresses begin at a base address: what reaches them, what a query tells,
- * keys and windows over them. mkey_matrix, mkey_soak and mkey_nested draw base addresses, too.
+ * and keys over them. mkey_matrix, mkey_soak and mkey_nested draw base addresses for keys that are
+ * bound by calls and requests, and for windows over them.
  */
 #include "mkey_harness.h"
-#include "request.h"
 
 #define BASE 0x7f0123456789ull
 #define LENGTH 256
-#define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-#define ACCESS (MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND)
 
 FIXTURE(base)
 {
@@ -42,7 +40,7 @@ FIXTURE_SETUP(base)
 	self->bind = (struct ibmkey_bind){
 		.mkey = self->key,
 		.kind = IBMKEY_INTERLEAVED,
-		.access = ACCESS,
+		.access = MKT_ACCESS_ALL,
 		.num_entries = 1,
 		.num_dims = 1,
 		.repeat_count = &self->rows,
@@ -112,7 +110,7 @@ TEST_F(base, stale)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
 
-	ASSERT_EQ(0, ibmkey_bind_interleaved(self->key, ACCESS, 1, &self->rows, 1, &self->block));
+	ASSERT_EQ(0, ibmkey_bind_interleaved(self->key, MKT_ACCESS_ALL, 1, &self->rows, 1, &self->block));
 	EXPECT_EQ(0, base_of(self->key));
 	EXPECT_TRUE(base_refuses(self, self->key->rkey, BASE, 8));
 	EXPECT_TRUE(base_reads(self, self->key->rkey, 0, 0, LENGTH));
@@ -127,66 +125,6 @@ TEST_F(base, stale)
 	EXPECT_TRUE(base_refuses(self, ibv_inc_rkey(self->key->rkey), BASE, 8));
 }
 
-/* the last address is 2^64 - 1 at most */
-TEST_F(base, top)
-{
-	EXPECT_EQ(EOVERFLOW, ibmkey_bind_at(&self->bind, -(uint64_t)LENGTH + 1));
-	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "from base_addr 0xffffffffffffff01 on"));
-	EXPECT_EQ(BASE, base_of(self->key));
-	ASSERT_EQ(0, ibmkey_bind_at(&self->bind, -(uint64_t)LENGTH));
-	EXPECT_TRUE(base_reads(self, self->key->rkey, -(uint64_t)LENGTH, 0, LENGTH));
-	EXPECT_TRUE(base_reads(self, self->key->rkey, -1ull, LENGTH - 1, 1));
-	EXPECT_TRUE(base_refuses(self, self->key->rkey, -1ull, 2));
-	EXPECT_TRUE(base_refuses(self, self->key->rkey, -(uint64_t)LENGTH - 1, 8));
-	EXPECT_EQ(EFAULT, ibmkey_bind_at(NULL, BASE));
-	self->bind.comp_mask = IBMKEY_BIND_REMOTE_INV;
-	EXPECT_EQ(EINVAL, ibmkey_bind_at(&self->bind, BASE));
-	EXPECT_EQ(-(uint64_t)LENGTH, base_of(self->key));
-}
-
-/* each kind of layout, by a call and by a request whose description is longer by 8 bytes */
-TEST_F(base, requests)
-{
-	struct ibmkey_range range = { self->block.addr, LENGTH, self->block.lkey, 0 };
-	uint32_t index = 3;
-	struct ibmkey_indexed indexed = {
-		.addr = self->block.addr, .unit = 1, .bytes_count = LENGTH,
-		.indices = (uintptr_t)&index, .num_indices = 1, .index_bytes = 4,
-		.lkey = self->block.lkey,
-	};
-	struct ibmkey_bind bind[3] = { self->bind, self->bind, self->bind };
-	struct mkt_request request;
-	struct ibmkey_wr wr;
-	unsigned int i;
-
-	bind[1].kind = IBMKEY_LIST;
-	bind[1].ranges = &range;
-	bind[2].kind = IBMKEY_INDEXED;
-	bind[2].indexed = &indexed;
-	for (i = 1; i < 3; i++) {
-		bind[i].num_dims = 0;
-		bind[i].repeat_count = NULL;
-	}
-	ASSERT_EQ(0, mkt_request_init(&request, self->s.dev[1].pd, 4096));
-	for (i = 0; i < 3; i++) {
-		ASSERT_EQ(0, ibmkey_bind_at(&bind[i], BASE + i));
-		EXPECT_EQ(BASE + i, base_of(self->key));
-		request.length = ibmkey_describe_at(&bind[i], BASE - i, request.text, 4096);
-		EXPECT_EQ(8 + ibmkey_describe(&bind[i], NULL, 0), request.length);
-		wr = mkt_request_wr(&request, self->key);
-		ASSERT_EQ(0, mkt_request_status(&self->s.pair.end[1], &wr));
-		EXPECT_EQ(BASE - i, base_of(self->key));
-		EXPECT_EQ(IBV_WC_SUCCESS,
-			  mkt_touch(&self->s, self->key->rkey, MKT_READ, BASE - i, LENGTH));
-		EXPECT_EQ(0, memcmp(self->plain, self->row + (i == 2 ? 3 : 0), 16));
-		EXPECT_TRUE(base_refuses(self, self->key->rkey, BASE - i - 1, 8));
-	}
-	/* the base address 0 needs no field */
-	EXPECT_EQ(ibmkey_describe(&bind[0], NULL, 0),
-		  ibmkey_describe_at(&bind[0], 0, NULL, 0));
-	mkt_request_free(&request);
-}
-
 /* addresses in a layout of another key are those of the key */
 TEST_F(base, nested)
 {
@@ -196,12 +134,12 @@ TEST_F(base, nested)
 	uint64_t word;
 
 	ASSERT_NE(NULL, outer);
-	EXPECT_EQ(ERANGE, mkt_bind_range(outer, ACCESS, self->key, 0, LENGTH));
-	EXPECT_EQ(ERANGE, mkt_bind_range(outer, ACCESS, self->key, BASE - 1, 8));
+	EXPECT_EQ(ERANGE, mkt_bind_range(outer, MKT_ACCESS_ALL, self->key, 0, LENGTH));
+	EXPECT_EQ(ERANGE, mkt_bind_range(outer, MKT_ACCESS_ALL, self->key, BASE - 1, 8));
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "0x7f0123456789"));
-	EXPECT_EQ(ERANGE, mkt_bind_range(outer, ACCESS, self->key, BASE + 1, LENGTH));
+	EXPECT_EQ(ERANGE, mkt_bind_range(outer, MKT_ACCESS_ALL, self->key, BASE + 1, LENGTH));
 	EXPECT_NE(NULL, strstr(ibmkey_last_error(), "0x7f0123456888"));
-	ASSERT_EQ(0, mkt_bind_range(outer, ACCESS, self->key, BASE + 8, LENGTH - 8));
+	ASSERT_EQ(0, mkt_bind_range(outer, MKT_ACCESS_ALL, self->key, BASE + 8, LENGTH - 8));
 	EXPECT_TRUE(base_reads(self, outer->rkey, 0, 8, LENGTH - 8));
 	ASSERT_EQ(0, ibmkey_query_layout(outer, &info, 0, NULL, 1, &found));
 	EXPECT_EQ(BASE + 8, found.addr);
@@ -211,45 +149,13 @@ TEST_F(base, nested)
 	word += 3;
 	EXPECT_EQ(0, memcmp(&word, self->row + 8, 8));
 	/* blocks that line up with those of the key, and blocks that do not */
-	ASSERT_EQ(0, mkt_bind_strided(outer, ACCESS, self->key, BASE + 3, 5, 16, 10));
+	ASSERT_EQ(0, mkt_bind_strided(outer, MKT_ACCESS_ALL, self->key, BASE + 3, 5, 16, 10));
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, outer->rkey, MKT_READ, 45, 5));
 	EXPECT_EQ(0, memcmp(self->plain, self->row + 9 * 32 + 3, 5));
-	ASSERT_EQ(0, mkt_bind_strided(outer, ACCESS, self->key, BASE + 200, 3, -19, 10));
+	ASSERT_EQ(0, mkt_bind_strided(outer, MKT_ACCESS_ALL, self->key, BASE + 200, 3, -19, 10));
 	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, outer->rkey, MKT_READ, 27, 3));
 	EXPECT_EQ(0, memcmp(self->plain, self->row + 32 + 13, 3));
 	EXPECT_EQ(0, ibv_dereg_mr(outer));
-}
-
-/* a window has addresses of the key, unless it is zero-based */
-TEST_F(base, windows)
-{
-	struct mkt_qp *qp = &self->s.pair.end[1];
-	enum ibv_mw_type type;
-	struct ibv_mw *mw;
-
-	for (type = IBV_MW_TYPE_1; type <= IBV_MW_TYPE_2; type++) {
-		mw = ibv_alloc_mw(self->s.dev[1].pd, type);
-		ASSERT_NE(NULL, mw);
-		EXPECT_NE(0, mkt_bind_window(qp, mw, self->key, 16, 64, REMOTE));
-		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-		/* the library has incremented the rkey of a window of type 1 */
-		EXPECT_EQ(0, ibv_dealloc_mw(mw));
-		mw = ibv_alloc_mw(self->s.dev[1].pd, type);
-		ASSERT_NE(NULL, mw);
-		ASSERT_EQ(0, mkt_bind_window(qp, mw, self->key, BASE + 16, 64, REMOTE));
-		EXPECT_TRUE(base_reads(self, mw->rkey, BASE + 16, 16, 64));
-		EXPECT_TRUE(base_refuses(self, mw->rkey, BASE + 15, 8));
-		EXPECT_TRUE(base_refuses(self, mw->rkey, BASE + 80, 1));
-		EXPECT_TRUE(base_refuses(self, mw->rkey, 0, 8));
-		EXPECT_EQ(0, ibv_dealloc_mw(mw));
-	}
-	mw = ibv_alloc_mw(self->s.dev[1].pd, IBV_MW_TYPE_2);
-	ASSERT_NE(NULL, mw);
-	ASSERT_EQ(0, mkt_bind_window(qp, mw, self->key, BASE + 16, 64,
-				     REMOTE | IBV_ACCESS_ZERO_BASED));
-	EXPECT_TRUE(base_reads(self, mw->rkey, 0, 16, 64));
-	EXPECT_TRUE(base_refuses(self, mw->rkey, BASE + 16, 8));
-	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
 TEST_HARNESS_MAIN

@@ -81,20 +81,6 @@ TEST_F(dmabuf, stays)
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
 }
 
-/* a key that is bound to the MR keeps it */
-TEST_F(dmabuf, described)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[self->leaf];
-	struct ibv_sge sge = { leaf->addr + 10, 100, leaf->mr->lkey };
-
-	ASSERT_EQ(0, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1, &sge));
-	EXPECT_EQ(EBUSY, ibv_dereg_mr(leaf->mr));
-	sge.length = leaf->length - 9;
-	EXPECT_EQ(ERANGE, ibv_rereg_mr_sg(self->s.key[1], MKT_ACCESS_ALL, 1,
-					  &sge));
-	ASSERT_EQ(0, ibmkey_unbind(self->s.key[1]));
-}
-
 /* uverbs gives such an MR no right to be bound to; matrix has windows over keys over it */
 TEST_F(dmabuf, window)
 {

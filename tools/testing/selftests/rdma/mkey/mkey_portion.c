@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: The key portion of a key: the low 8 bits of its lkey and rkey. A bind can set it, and an
- * unbind, an invalidation and the return to a pool change it. An lkey or rkey from before then
- * fails in every verb. mkey_wire tests requests in progress or replayed.
+ * unbind and an invalidation change it. An lkey or rkey from before then fails in every verb.
+ * mkey_wire tests requests in progress or replayed.
  */
 #include "mkey_harness.h"
 #include "request.h"
@@ -270,27 +270,6 @@ TEST_F(portion, a_request_with_a_stale_rkey)
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	EXPECT_EQ(0, portion_bind(self, 0));
 	EXPECT_EQ(old, self->key->rkey);
-}
-
-/* peers that knew the rkey do not reach what the next owner of a pool key binds */
-TEST_F(portion, a_key_of_a_pool)
-{
-	struct ibmkey_pool *pool;
-	uint32_t old;
-
-	pool = ibmkey_pool_create(self->s.dev[1].pd, 2, 1);
-	ASSERT_NE(NULL, pool);
-	self->key = ibmkey_pool_get(pool);
-	ASSERT_NE(NULL, self->key);
-	ASSERT_EQ(0, portion_bind(self, 0));
-	old = self->key->rkey;
-	EXPECT_EQ(0, portion_peer(self, old, IBV_WC_SUCCESS));
-	ASSERT_EQ(0, ibmkey_pool_put(pool, self->key));
-	ASSERT_EQ(self->key, ibmkey_pool_get(pool));
-	ASSERT_EQ(0, portion_bind(self, 0));
-	portion_changed(_metadata, self, old);
-	EXPECT_EQ(0, ibmkey_pool_put(pool, self->key));
-	EXPECT_EQ(0, ibmkey_pool_destroy(pool));
 }
 
 TEST_HARNESS_MAIN

@@ -202,20 +202,6 @@ TEST_F(process, exits)
 	process_gone(_metadata, self, false);
 }
 
-/* the next process finds the same state as the first one */
-TEST_F(process, killed_again_and_again)
-{
-	unsigned int i, rounds = mkt_scale(10, 3);
-
-	for (i = 0; i < rounds; i++) {
-		ASSERT_EQ(0, mkt_child_end(&self->child, true));
-		ASSERT_EQ(0, mkt_child_start(&self->child, &self->self,
-					     256 * 1024, 8192));
-	}
-	ASSERT_EQ(0, mkt_child_end(&self->child, true));
-	process_left_nothing(_metadata, self);
-}
-
 /* none of this needs a privilege */
 TEST_F(process, unprivileged)
 {

@@ -318,37 +318,6 @@ TEST_F(race, look_and_destroy)
 	}
 }
 
-/* allocates a little of a plentiful device memory */
-static int race_dm(void *arg, unsigned int round)
-{
-	struct race_thread *thread = arg;
-	size_t length = mkt_between(&thread->rng, 1, 8192);
-	struct ibv_dm *dm = mkt_dm_alloc(&thread->race->self->c.dev, length, 0, 0);
-
-	if (!dm)
-		return errno;
-	thread->race->done++;
-	return ibv_free_dm(dm);
-}
-
-TEST_F(race, device_memory)
-{
-	unsigned int i, rounds = mkt_rounds(100, 20);
-	uint64_t max = self->c.dev.caps.max_dm_size;
-	struct race race = { .self = self };
-
-	if (max < 1 << 20)
-		SKIP(return, "%" PRIu64 " bytes of device memory", max);
-	ASSERT_EQ(0, race_start(&race, race_dm));
-	/* a request that can never succeed takes no memory from the others */
-	for (i = 0; race_goes_on(race.done, i, rounds * 100); i++) {
-		ASSERT_EQ(NULL, mkt_dm_alloc(&self->c.dev, max + 1, 0, 0));
-	}
-	EXPECT_EQ(0, race_end(&race));
-	EXPECT_LT(0, race.done);
-	TH_LOG("%u allocations", race.done);
-}
-
 /* the layouts of the key that is bound and queried */
 struct race_layouts {
 	struct ibv_mr *key;

@@ -2,9 +2,8 @@
 /*
  * subject: Keys that are bound again, by calls and by requests, unbound and destroyed, also while
  * they are in use. One packet sees one layout. After unbinding returns, no access sees the old one.
- * Each layout is as described, whatever was bound before. The memory that a key keeps for its next
- * binding is charged to its owner once. A binding that a request replaced does not hold up the
- * owner of its leaves.
+ * The memory that a key keeps for its next binding is charged to its owner once. A binding that a
+ * request replaced does not hold up the owner of its leaves.
  * sets: smp
  */
 #include <stdlib.h>
@@ -394,37 +393,6 @@ static int turn_bind(FIXTURE_DATA(in_turn) *self, struct ibv_mr *key, bool by_re
 	err = mkt_request_describe(&self->text, arena, &self->layout);
 	wr = mkt_request_wr(&self->text, key);
 	return err ?: mkt_request_status(&self->s.pair.end[1], &wr);
-}
-
-/* any layout after any other, by calls and by requests, with an unbind between them or not */
-TEST_F(in_turn, any_layout_after_any_other)
-{
-	unsigned int i, rounds = mkt_scale(2000, 200);
-	struct mkt_rng *rng = &self->s.rng;
-	struct ibv_mr *key = self->s.key[1];
-
-	for (i = 0; i < rounds; i++) {
-		struct mkt_end end = { .arena = &self->s.arena[1], .mr = key };
-		struct mkt_xfer xfer = {
-			.op = MKT_READ,
-			.end = { &self->s.plain[0], &end },
-			.num_sge = 1,
-		};
-
-		ASSERT_EQ(0, turn_draw(self, mkt_between(rng, 0, MKT_NUM_KINDS - 1), 8, -1));
-		ASSERT_EQ(0, mkt_layout_map(end.arena, &self->layout, &end.map));
-		ASSERT_EQ(0, turn_bind(self, key, mkt_rand(rng) & 1));
-		xfer.length = end.map.length;
-		ASSERT_EQ(0, mkt_xfer_drawn(&self->s.pair, rng, &xfer))
-		{
-			TH_LOG("round %u", i);
-			mkt_layout_print(&self->layout);
-		}
-		mkt_map_free(&end.map);
-		if (mkt_rand(rng) & 1) {
-			ASSERT_EQ(0, ibmkey_unbind(key));
-		}
-	}
 }
 
 /* what a key keeps is charged once, and given back with the key; a long list is not kept */
