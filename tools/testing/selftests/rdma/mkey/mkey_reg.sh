@@ -14,15 +14,15 @@ source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/co
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
 module=${MKEY_REG:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules/mkey_reg_c.ko}
 [[ -e $module ]] || skip_all "no mkey_reg_c.ko; MKEY_REG= names it"
-rounds=400 lists=24
-[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=60 lists=3
+rounds=400
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || rounds=60
 
 warnings() { dmesg | grep -c 'WARNING:\|BUG:'; }
 
 # reg_load HERE THERE SEED [PARAMETER]: if it fails, the kernel's log says why
 reg_load() {
 	local rc=0
-	insmod "$module" device="$1" peer="$2" seed="$3" rounds="$rounds" lists="$lists" "${@:4}" || rc=$?
+	insmod "$module" device="$1" peer="$2" seed="$3" rounds="$rounds" "${@:4}" || rc=$?
 	((rc == 0)) || dmesg | grep mkey_reg | tail -n 3
 	return "$rc"
 }

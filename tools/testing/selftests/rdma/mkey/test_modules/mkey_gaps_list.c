@@ -6,12 +6,12 @@
 #include "mkey_reg.h"
 
 /*
- * Draws a list of pieces of a side's memory, which have any alignment, do not touch and are in no
- * order.
+ * Draws a list of pieces of the first @room bytes of a side's memory, which have any alignment, do
+ * not touch and are in no order.
  */
-void gaps_draw(struct reg_test *test, struct reg_side *side, int nents)
+void gaps_draw(struct reg_test *test, struct reg_side *side, int nents, u32 room)
 {
-	u32 slot = REG_MEMORY / nents;
+	u32 slot = room / nents;
 	int i;
 
 	sg_init_table(side->sg, nents);
@@ -74,30 +74,10 @@ void gaps_unmap(struct reg_side *side)
 	ib_dma_unmap_sg(side->side->device, side->sg, side->nents, DMA_BIDIRECTIONAL);
 }
 
-/* The place in memory of byte @offset of the pieces. */
-static u32 place(struct reg_side *side, u32 offset)
+/* The place in memory of byte @offset of the pieces that gaps_even() makes at @at. */
+u32 gaps_place(u32 at, u32 offset)
 {
-	struct scatterlist *sg;
-	int i;
-
-	for_each_sg(side->sg, sg, side->nents, i) {
-		if (offset < sg->length)
-			return (u8 *)sg_virt(sg) - side->memory + offset;
-		offset -= sg->length;
-	}
-
-	return 0;
-}
-
-/* Applies a transfer of @length bytes between the pieces of two sides to the expected bytes. */
-void gaps_copy(struct reg_side *to, u32 to_offset, struct reg_side *from,
-	       u32 from_offset, u32 length)
-{
-	u32 i;
-
-	for (i = 0; i < length; i++)
-		to->expected[place(to, to_offset + i)] =
-			from->expected[place(from, from_offset + i)];
+	return offset / 64 * PAGE_SIZE + at + offset % 64;
 }
 
 /* Registers what is mapped to a side's MR, by the next key. Returns the status or an error. */

@@ -3,8 +3,6 @@
 
 #include "mkey_reg.h"
 
-#define ELEMENT 64
-
 /* Makes eight pieces, and maps them to the MR. */
 static int pieces(struct reg_side *side)
 {
@@ -181,68 +179,21 @@ static int leaf(struct reg_test *test)
 	return ib_dereg_mr(mkey);
 }
 
-/* Reads @length bytes through a key, and compares them to bytes @at, ... of the pieces. */
-static int leaf_bytes(struct reg_test *test, u32 rkey, const u32 *at, u32 length)
+/* Reads 20 bytes through a key, and compares them to bytes 55, ... of the pieces. */
+static int leaf_bytes(struct reg_test *test, u32 rkey)
 {
-	struct reg_side *there = &test->there;
 	u32 i;
 
 	memset(test->here.memory, 0, PAGE_SIZE);
-	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, length, rkey), IB_WC_SUCCESS);
-	for (i = 0; i < length; i++)
-		expect(test->here.memory[i] ==
-		       there->memory[at[i] / ELEMENT * PAGE_SIZE + 5 + at[i] % ELEMENT]);
+	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, 20, rkey), IB_WC_SUCCESS);
+	for (i = 0; i < 20; i++)
+		expect(test->here.memory[i] == test->there.memory[gaps_place(5, 55 + i)]);
 
 	return 0;
 }
 
-/* Keys of all kinds over a registered MR with gaps. Each has 40 bytes. */
-static int leaf_kinds(struct reg_test *test, struct ib_mr *mkey)
-{
-	struct ib_mr *mr = test->there.mr;
-	static const u64 repeat_count = 4;
-	static const u32 indices[] = { 7, 0, 3, 2 };
-	struct ib_sge list[] = {
-		{ .addr = mr->iova + 50, .length = 30, .lkey = mr->lkey },
-		{ .addr = mr->iova + 3 * ELEMENT, .length = 10, .lkey = mr->lkey },
-	};
-	struct ib_mkey_block block = {
-		.addr = mr->iova + 7 * ELEMENT, .bytes_count = 10, .lkey = mr->lkey,
-		.stride = { -100 },
-	};
-	struct ib_mkey_interleaved grid = {
-		.num_dims = 1, .num_blocks = 1, .repeat_count = &repeat_count, .blocks = &block,
-	};
-	struct ib_mkey_indexed indexed = {
-		.addr = mr->iova + 1, .unit = 60, .bytes_count = 10, .indices32 = indices,
-		.num_indices = 4, .lkey = mr->lkey,
-	};
-	u32 at[40], i;
-
-	for (i = 0; i < 40; i++)
-		at[i] = i < 30 ? 50 + i : 3 * ELEMENT + i - 30;
-	expect(!ib_bind_mkey_list(mkey, list, 2, REG_ACCESS));
-	expect(!leaf_bytes(test, mkey->rkey, at, 40));
-	for (i = 0; i < 40; i++)
-		at[i] = 7 * ELEMENT - i / 10 * 100 + i % 10;
-	expect(!ib_bind_mkey_interleaved(mkey, &grid, REG_ACCESS));
-	expect(!leaf_bytes(test, mkey->rkey, at, 40));
-	for (i = 0; i < 40; i++)
-		at[i] = 1 + indices[i / 10] * 60 + i % 10;
-	expect(!ib_bind_mkey_indexed(mkey, &indexed, REG_ACCESS));
-	expect(!leaf_bytes(test, mkey->rkey, at, 40));
-
-	/* Outside of the MR. */
-	list[0].addr = mr->iova - 1;
-	expect(ib_bind_mkey_list(mkey, list, 2, REG_ACCESS) == -ERANGE);
-	list[0].addr = mr->iova + 8 * ELEMENT - 29;
-	expect(ib_bind_mkey_list(mkey, list, 2, REG_ACCESS) == -ERANGE);
-
-	return leaf_bytes(test, mkey->rkey, at, 40);
-}
-
-/* One chain registers the MR and binds the key to @at; another one undoes both. */
-static noinline_for_stack int one_chain(struct reg_test *test, struct ib_mr *mkey, const u32 at[20])
+/* One chain registers the MR and binds the key to a part of it; another one undoes both. */
+static noinline_for_stack int one_chain(struct reg_test *test, struct ib_mr *mkey)
 {
 	struct reg_side *there = &test->there;
 	struct ib_mr *mr = there->mr;
@@ -258,7 +209,7 @@ static noinline_for_stack int one_chain(struct reg_test *test, struct ib_mr *mke
 	expect(!reg_run(there->side, &both));
 	expect_is(both.status[0], IB_WC_SUCCESS);
 	expect_is(both.status[1], IB_WC_SUCCESS);
-	expect(!leaf_bytes(test, mkey->rkey, at, 20));
+	expect(!leaf_bytes(test, mkey->rkey));
 	reg_inv(&neither, mkey->rkey);
 	reg_inv(&neither, mr->rkey);
 	expect(!reg_run(there->side, &neither));
@@ -274,7 +225,6 @@ static int leaf_with_gaps(struct reg_test *test)
 	struct reg_side *there = &test->there;
 	struct ib_mr *mkey, *mr = there->mr;
 	struct ib_sge some;
-	u32 at[20], i;
 
 	reg_fill(test, there);
 	expect(!pieces(there));
@@ -285,23 +235,26 @@ static int leaf_with_gaps(struct reg_test *test)
 	expect(ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS) == -EACCES);
 	expect_is(gaps_invalidate(test, there), IB_WC_SUCCESS);
 	expect_is(gaps_register(test, there, REG_ACCESS), IB_WC_SUCCESS);
-	expect(!leaf_kinds(test, mkey));
+	some.lkey = mr->lkey;
+	some.addr = mr->iova - 1;
+	expect(ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS) == -ERANGE);
+	some.addr = mr->iova + mr->length - 19;
+	expect(ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS) == -ERANGE);
+	some.addr = mr->iova + 55;
+	expect(!ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS));
+	expect(!leaf_bytes(test, mkey->rkey));
 
 	/* It is neither invalidated nor deregistered. A mapping takes effect later. */
 	expect_refused(reg_inv_status(test, there, mr->rkey));
 	expect(ib_dereg_mr(mr) == -EBUSY);
-	some = (struct ib_sge){ .addr = mr->iova + 55, .length = 20, .lkey = mr->lkey };
-	for (i = 0; i < 20; i++)
-		at[i] = 55 + i;
-	expect(!ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS));
-	sg_set_buf(&there->sg[0], there->memory + 9 * PAGE_SIZE, ELEMENT);
+	sg_set_buf(&there->sg[0], there->memory + 9 * PAGE_SIZE, 64);
 	expect(gaps_map(there) == 8);
-	expect(!leaf_bytes(test, mkey->rkey, at, 20));
+	expect(!leaf_bytes(test, mkey->rkey));
 	expect(!ib_unbind_mkey(mkey));
 	expect_is(gaps_invalidate(test, there), IB_WC_SUCCESS);
 	expect(ib_bind_mkey_list(mkey, &some, 1, REG_ACCESS) == -ERANGE);
 
-	expect(!one_chain(test, mkey, at));
+	expect(!one_chain(test, mkey));
 	expect_is(reg_rdma_status(test, IB_WR_RDMA_READ, 0, 1, mkey->rkey), IB_WC_REM_ACCESS_ERR);
 
 	return ib_dereg_mr(mkey);

@@ -28,10 +28,6 @@ static uint rounds = 200;
 module_param(rounds, uint, 0444);
 MODULE_PARM_DESC(rounds, "Number of chains of requests");
 
-static uint lists = 24;
-module_param(lists, uint, 0444);
-MODULE_PARM_DESC(lists, "Number of random lists");
-
 static bool linger;
 module_param(linger, bool, 0444);
 MODULE_PARM_DESC(linger, "Leave requests in a queue");
@@ -108,8 +104,7 @@ static int run(struct ib_device *devices[2])
 		ret = reg_linger(test);
 	else if (!ret)
 		ret = reg_refusals(test) ?: reg_tags(test) ?: reg_lives(test) ?:
-		      reg_order(test, rounds) ?: gaps_order(test) ?: gaps_refusals(test) ?:
-		      gaps_rounds(test, lists);
+		      reg_order(test, rounds) ?: gaps_order(test) ?: gaps_refusals(test);
 	if (!ret && linger) {
 		left = test;
 		return 0;

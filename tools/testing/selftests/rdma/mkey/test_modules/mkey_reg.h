@@ -63,7 +63,8 @@ struct reg_test {
 
 /* A layout of a side's memory, and where its bytes are. */
 struct reg_layout {
-	enum { REG_LIST, REG_INTERLEAVED, REG_INDEXED, REG_KINDS } kind;
+	/* REG_GAPS is the side's scatterlist, for its MR. The others are for its key. */
+	enum { REG_LIST, REG_INTERLEAVED, REG_INDEXED, REG_GAPS, REG_KINDS } kind;
 	struct ib_sge sge[REG_ENTRIES];
 	u32 num_sge;
 	struct ib_mkey_block block[2];
@@ -73,12 +74,14 @@ struct reg_layout {
 	struct ib_mkey_indexed indexed;
 	u32 place[REG_LAYOUT];
 	u32 length;
-	u64 base;	/* the address of the key's first byte */
+	u64 base;	/* the address of the first byte */
 };
 
 /* mkey_reg_layout.c */
 void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *layout);
-int reg_map(struct ib_mr *key, const struct reg_layout *layout);
+struct ib_mr *reg_mr(struct reg_side *side, const struct reg_layout *layout);
+int reg_map(struct reg_side *side, struct ib_mr *key, struct reg_layout *layout);
+void reg_unmap(struct reg_side *side, const struct reg_layout *layout);
 
 /* Work requests, each of which completes. */
 struct reg_chain {
@@ -114,12 +117,11 @@ int reg_rdma_status(struct reg_test *test, enum ib_wr_opcode opcode, u64 addr, u
 int reg_peek(struct reg_test *test, u32 rkey);
 
 /* mkey_gaps_list.c */
-void gaps_draw(struct reg_test *test, struct reg_side *side, int nents);
+void gaps_draw(struct reg_test *test, struct reg_side *side, int nents, u32 room);
 void gaps_even(struct reg_side *side, int nents, u32 at);
 void gaps_unmap(struct reg_side *side);
 int gaps_map(struct reg_side *side);
-void gaps_copy(struct reg_side *to, u32 to_offset, struct reg_side *from, u32 from_offset,
-	       u32 length);
+u32 gaps_place(u32 at, u32 offset);
 int gaps_register(struct reg_test *test, struct reg_side *side, int access);
 int gaps_invalidate(struct reg_test *test, struct reg_side *side);
 
@@ -130,6 +132,5 @@ int reg_lives(struct reg_test *test);
 int reg_linger(struct reg_test *test);
 int gaps_order(struct reg_test *test);
 int gaps_refusals(struct reg_test *test);
-int gaps_rounds(struct reg_test *test, unsigned int rounds);
 
 #endif /* MKEY_REG_H */

@@ -89,6 +89,18 @@ static void draw_indexed(struct reg_test *test, struct reg_side *side, struct re
 	}
 }
 
+/* The most pieces that the MR takes, or any number of them. */
+static void draw_gaps(struct reg_test *test, struct reg_side *side, struct reg_layout *layout)
+{
+	int nents = below(test, 6) ? 1 + below(test, 2 << below(test, 9)) : REG_ELEMENTS;
+	struct scatterlist *sg;
+	int i;
+
+	gaps_draw(test, side, min(nents, REG_ELEMENTS), REG_LAYOUT);
+	for_each_sg(side->sg, sg, side->nents, i)
+		add(layout, (u8 *)sg_virt(sg) - side->memory, sg->length);
+}
+
 /* Draws a layout of a side's memory. */
 void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *layout)
 {
@@ -99,12 +111,35 @@ void reg_draw(struct reg_test *test, struct reg_side *side, struct reg_layout *l
 		draw_list(test, side, layout);
 	else if (layout->kind == REG_INTERLEAVED)
 		draw_interleaved(test, side, layout);
-	else
+	else if (layout->kind == REG_INDEXED)
 		draw_indexed(test, side, layout);
+	else
+		draw_gaps(test, side, layout);
 }
 
-/* Stages a layout, in a context that must not sleep. */
-int reg_map(struct ib_mr *key, const struct reg_layout *layout)
+/* The key or the MR that a layout of a side is for. */
+struct ib_mr *reg_mr(struct reg_side *side, const struct reg_layout *layout)
+{
+	return layout->kind == REG_GAPS ? side->mr : side->key;
+}
+
+/* Maps the side's scatterlist to its MR, at the addresses of the first piece. */
+static int map_gaps(struct reg_side *side, struct reg_layout *layout)
+{
+	int ret = gaps_map(side);
+
+	if (ret < 0)
+		return ret;
+	expect_is(ret, side->nents);
+	expect(side->mr->length == side->length);
+	expect(side->mr->iova == sg_dma_address(side->sg));
+	layout->base = side->mr->iova;
+
+	return 0;
+}
+
+/* Stages a layout of a side for @key or the MR, in a context that must not sleep. */
+int reg_map(struct reg_side *side, struct ib_mr *key, struct reg_layout *layout)
 {
 	struct ib_mkey_bind bind = {
 		.mkey = key,
@@ -117,6 +152,8 @@ int reg_map(struct ib_mr *key, const struct reg_layout *layout)
 	unsigned long flags;
 	int ret;
 
+	if (layout->kind == REG_GAPS)
+		return map_gaps(side, layout);
 	local_irq_save(flags);
 	if (layout->base)
 		ret = ib_map_mkey(&bind);
@@ -129,4 +166,11 @@ int reg_map(struct ib_mr *key, const struct reg_layout *layout)
 	local_irq_restore(flags);
 
 	return ret;
+}
+
+/* Undoes what reg_map() did beside staging. */
+void reg_unmap(struct reg_side *side, const struct reg_layout *layout)
+{
+	if (layout->kind == REG_GAPS)
+		gaps_unmap(side);
 }
