@@ -226,47 +226,6 @@ int mkt_packet_send(struct mkt_replay *replay, const struct mkt_packet *packet)
 	return 0;
 }
 
-int mkt_forge_send(struct mkt_replay *replay, const struct mkt_forged *forged)
-{
-	bool reth = forged->opcode != MKT_BTH_WRITE_MIDDLE && forged->opcode != MKT_BTH_WRITE_LAST;
-	struct mkt_packet packet = {
-		.opcode = forged->opcode,
-		.psn = mkt_packet_psn(replay) + forged->psn,
-		.payload = forged->payload,
-		.value = forged->value,
-	};
-	uint8_t *at = packet.ext;
-
-	if (forged->opcode == MKT_BTH_FLUSH) {
-		mkt_packet_put(at, forged->feth, 4);
-		at += 4;
-	}
-	if (reth) {
-		mkt_packet_put(at, forged->va, 8);
-		mkt_packet_put(at + 8, forged->rkey, 4);
-		mkt_packet_put(at + 12, forged->length, 4);
-		at += 16;
-	}
-	packet.ext_length = at - packet.ext;
-	return mkt_packet_send(replay, &packet);
-}
-
-int mkt_forge_answer(struct mkt_replay *replay, uint32_t psn, uint8_t *opcode)
-{
-	uint8_t packet[sizeof(replay->packet)];
-	struct sockaddr_ll from;
-
-	psn = (mkt_packet_psn(replay) + psn) & 0xffffff;
-	while (replay_next(replay, packet, sizeof(packet), &from, 2000) > 0) {
-		if (from.sll_pkttype == PACKET_OUTGOING ||
-		    forge_get(packet + BTH_AT + 9, 3) != psn)
-			continue;
-		*opcode = packet[BTH_AT];
-		return packet[EXT_AT];
-	}
-	return -1;
-}
-
 int mkt_answers_only(struct mkt_replay *replay)
 {
 	int on = 1, room = 16 << 20;
@@ -284,7 +243,9 @@ bool mkt_answer_next(struct mkt_replay *replay, struct mkt_answer *answer, int t
 	size_t at = EXT_AT;
 	ssize_t n;
 
-	n = replay_next(replay, packet, sizeof(packet), &from, timeout);
+	do
+		n = replay_next(replay, packet, sizeof(packet), &from, timeout);
+	while (n > 0 && from.sll_pkttype == PACKET_OUTGOING);
 	if (n <= 0)
 		return false;
 	answer->opcode = packet[BTH_AT];

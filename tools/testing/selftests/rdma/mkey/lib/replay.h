@@ -61,31 +61,6 @@ void mkt_replay_close(struct mkt_replay *replay);
 #define MKT_NAK_INVALID_REQUEST 0x61
 #define MKT_NAK_REMOTE_ACCESS 0x62
 
-struct mkt_forged {
-	uint8_t opcode;
-	uint32_t psn;		/* after that of the recorded packet */
-	/* a RETH, unless the opcode has none */
-	uint64_t va;
-	uint32_t rkey;
-	uint32_t length;
-	/* a FETH before the RETH, for a FLUSH */
-	uint32_t feth;
-	/* bytes of data, all of them @value */
-	size_t payload;
-	uint8_t value;
-};
-
-/*
- * Sends the packet @forged to the receiver of the packet that was recorded last. The
- * header of the network is that of the recorded packet, and so is the queue pair.
- */
-int mkt_forge_send(struct mkt_replay *replay, const struct mkt_forged *forged);
-/*
- * Waits for an answer to PSN @psn, counted as above. Returns its syndrome, or -1 if
- * there is none. Sets @opcode.
- */
-int mkt_forge_answer(struct mkt_replay *replay, uint32_t psn, uint8_t *opcode);
-
 /* a packet with any headers, which need not fit its opcode */
 struct mkt_packet {
 	uint8_t opcode;
