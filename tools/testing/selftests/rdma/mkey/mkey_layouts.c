@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Layouts that random ones seldom are: blocks that overlap, megabytes through every kind
- * of layout, and the largest numbers of described bytes. Bytes are written in the order of the
- * key's addresses: of two bytes at one place the later one stays, within a packet and from packet to
- * packet. Many requests at once, and lists of keys, MRs and device memory.
+ * of layout, and the largest numbers of described bytes, entries and indices: one more is refused and
+ * changes nothing. Bytes are written in the order of the key's addresses: of two bytes at one place
+ * the later one stays, within a packet and from packet to packet. Many requests at once, and lists
+ * of keys, MRs and device memory.
  * sets: long
  */
 #include <stdlib.h>
@@ -433,6 +434,88 @@ TEST_F(large, long_range)
 	range[1].length = repeat * LAP - first + 1;
 	EXPECT_EQ(ERANGE, ibmkey_bind_list(key, MKT_ACCESS_ALL, ARRAY_SIZE(range), range));
 	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
+/*
+ * reads all of @key from the other side: the bytes are the first ones of the
+ * leaf
+ */
+static int large_head(struct mkt_setup *s, struct ibv_mr *key, size_t length)
+{
+	struct mkt_block block = { .bytes = length };
+	struct mkt_layout head = { .num_blocks = 1, .block = &block };
+	struct mkt_end end = { .arena = &s->arena[1], .mr = key };
+	struct mkt_xfer xfer = {
+		.op = MKT_READ,
+		.end = { &s->plain[0], &end },
+		.length = length,
+	};
+	int err;
+
+	err = mkt_layout_map(&s->arena[1], &head, &end.map);
+	err = err ?: mkt_arena_fill(&s->arena[1], &s->rng);
+	err = err ?: mkt_xfer(&s->pair, &xfer);
+	mkt_end_free(&end);
+	return err;
+}
+
+/* as many entries as there may be; mkey_errors has fewer */
+TEST_F(large, entries)
+{
+	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	unsigned int max = self->s.dev[1].caps.max_entries;
+	struct ibv_mr *key = ibmkey_alloc(self->s.dev[1].pd, max);
+	struct ibmkey_info info;
+	enum mkt_rows rows;
+
+	ASSERT_NE(NULL, key);
+	for (rows = MKT_ROWS_LIST; rows <= MKT_ROWS_BLOCKS; rows++) {
+		ASSERT_EQ(0, mkt_bind_rows(key, leaf, rows, max, 1, MKT_ACCESS_ALL));
+		EXPECT_EQ(ENOSPC, mkt_bind_rows(key, leaf, rows, max + 1, 1, 0));
+		EXPECT_EQ(max, key->length);
+		ASSERT_EQ(0, ibmkey_query(key, &info));
+		EXPECT_EQ(rows == MKT_ROWS_LIST ? IBMKEY_LIST : IBMKEY_INTERLEAVED, info.kind);
+		EXPECT_EQ(max, info.num_entries);
+		EXPECT_EQ(0, large_head(&self->s, key, max));
+	}
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+}
+
+/*
+ * the largest number of indices, and lists of a key that was created for as
+ * many
+ */
+TEST_F(large, indices)
+{
+	const struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
+	uint32_t max = self->s.dev[1].caps.max_indices, most = self->s.dev[1].caps.max_entries, i;
+	const size_t all = leaf->length < max ? leaf->length : max;
+	uint64_t *seen = calloc(max, sizeof(*seen));
+	struct ibmkey_indexed layout;
+	struct ibmkey_info info;
+	struct ibv_mr *key;
+
+	ASSERT_LE(most, max);
+	ASSERT_NE(NULL, seen);
+	key = ibmkey_alloc(self->s.dev[1].pd, max);
+	ASSERT_NE(NULL, key);
+	ASSERT_EQ(0, mkt_bind_rows(key, leaf, MKT_ROWS_INDICES32, max, 1, MKT_ACCESS_ALL));
+	EXPECT_EQ(max, key->length);
+	EXPECT_EQ(ENOSPC, mkt_bind_rows(key, leaf, MKT_ROWS_INDICES32, max + 1, 1, 0));
+	EXPECT_EQ(0, large_head(&self->s, key, all));
+	ASSERT_EQ(0, ibmkey_query_indexed(key, &info, &layout, max, seen));
+	EXPECT_EQ(max, info.num_entries);
+	EXPECT_EQ(max, info.max_entries);
+	for (i = 0; i < max; i++) {
+		ASSERT_EQ(i % leaf->length, seen[i]);
+	}
+
+	/* lists and blocks of such a key have the limit of all keys */
+	EXPECT_EQ(ENOSPC, mkt_bind_rows(key, leaf, MKT_ROWS_LIST, most + 1, 1, 0));
+	EXPECT_EQ(ENOSPC, mkt_bind_rows(key, leaf, MKT_ROWS_BLOCKS, most + 1, 1, 0));
+	EXPECT_EQ(0, large_head(&self->s, key, all));
+	EXPECT_EQ(0, ibv_dereg_mr(key));
+	free(seen);
 }
 
 TEST_HARNESS_MAIN
