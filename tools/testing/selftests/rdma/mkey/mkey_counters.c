@@ -171,29 +171,6 @@ TEST_F(counters, packets)
 	EXPECT_EQ(before + PAGE / 1024, after);
 }
 
-/* a peer's READ and this node's WRITE reach beyond the end of a key */
-TEST_F(counters, outside)
-{
-	struct ibv_mr *key = self->s.key[1];
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = { .addr = 60, .length = 8, .lkey = key->lkey },
-		.num_sge = 1,
-		.remote_addr = self->s.plain[0].addr,
-		.rkey = self->s.plain[0].mr->rkey,
-	};
-
-	ASSERT_EQ(0, counters_bind(self, 64));
-	EXPECT_COUNT("binds", 1);
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_touch(&self->s, key->rkey, MKT_READ, 60, 8));
-	EXPECT_COUNT("refused_unbound", 1);
-	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, key->rkey, MKT_READ, 56, 8));
-	EXPECT_COUNT("", 0);
-	EXPECT_NE(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 1, &wr));
-	EXPECT_COUNT("refused_unbound", 1);
-}
-
 /* a peer writes by a key that allows it, over an MR that does not any more */
 TEST_F(counters, rights)
 {

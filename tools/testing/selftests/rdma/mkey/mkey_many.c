@@ -151,23 +151,6 @@ TEST_F(many, all)
 	EXPECT_EQ(0, many_check(self, 2, false));
 }
 
-/* a wrong description in each position; mkey_errors has all errors */
-TEST_F(many, refused)
-{
-	unsigned int at;
-
-	for (at = 0; at < MANY; at++) {
-		struct mkt_entries *entries = &self->entries[at];
-		uint32_t *lkey = entries->ranges ? &entries->ranges[0].lkey :
-				 entries->blocks ? &entries->blocks[0].lkey :
-						   &entries->indexed.lkey;
-
-		*lkey ^= 0xff;
-		MANY_REFUSED(ENOENT, at);
-		*lkey ^= 0xff;
-	}
-}
-
 /*
  * keys that cannot be bound now, because a window or another key refers to them
  */
@@ -315,9 +298,6 @@ TEST_F(many, not_a_set)
 		}
 	}
 	for (a = 0; a < MANY; a++) {
-		self->bind[a].comp_mask = 1ull << 32;
-		MANY_REFUSED(EINVAL, a);
-		self->bind[a].comp_mask = 0;
 		self->bind[a].kind ^= 4;
 		MANY_REFUSED(EINVAL, a);
 		self->bind[a].kind ^= 4;
