@@ -14,13 +14,7 @@
 #include "odp.h"
 
 #define SIZE (128 * 1024)
-#define PAGE MKT_PAGE
 #define PAGES 16
-
-#define PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
-#define PREFETCH_WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
-#define NO_FAULT IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
-#define NOW IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 
 FIXTURE(odp)
 {
@@ -46,13 +40,10 @@ FIXTURE_SETUP(odp)
 		.host = 64 * 1024,
 		.max_entries = 64,
 	};
-	int access = MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND;
-	struct ibv_device_attr_ex attr;
+	int access = ON_DEMAND;
 
 	MKT_OPEN_EXTENDED(self->s.dev);
-	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	MKT_ON_DEMAND(&self->s.dev[1]);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	mkt_arena_init(&self->arena, &self->s.dev[1]);
 	ASSERT_EQ(0, mkt_arena_add_host(&self->arena, SIZE));
@@ -162,7 +153,7 @@ TEST_F(odp, reclaimed)
 
 	ASSERT_NE(NULL, memory);
 	mr = ibv_reg_mr(self->s.dev[1].pd, memory, 2 * PAGE,
-			MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+			ON_DEMAND);
 	ASSERT_NE(NULL, mr);
 	ASSERT_EQ(0, mkt_bind_range(self->s.key[1], MKT_ACCESS_ALL, mr, (uintptr_t)memory,
 				    2 * PAGE));
@@ -227,7 +218,7 @@ TEST_F(odp, implicit)
 	struct ibv_sge sge;
 
 	leaf->mr = ibv_reg_mr(self->s.dev[1].pd, NULL, SIZE_MAX,
-			      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+			      ON_DEMAND);
 	ASSERT_NE(NULL, leaf->mr);
 	for (i = 0; i < rounds; i++) {
 		if (variant->shared)
@@ -260,7 +251,7 @@ TEST_F(odp, rereg_implicit)
 {
 	struct ibv_pd *pd = self->s.dev[1].pd;
 	uint8_t *memory = mkt_untouched(PAGES * PAGE);
-	const int access = MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND;
+	const int access = ON_DEMAND;
 	uint64_t addr = (uintptr_t)memory;
 	struct ibv_mr *mr;
 
@@ -299,7 +290,7 @@ static int odp_advised(struct odp_advised *advised, struct mkt_setup *s)
 		if (!advised->memory[i])
 			return ENOMEM;
 		advised->mr[i] = ibv_reg_mr(s->dev[1].pd, advised->memory[i], PAGES * PAGE,
-					    MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+					    ON_DEMAND);
 		if (!advised->mr[i])
 			return errno;
 	}

@@ -319,7 +319,6 @@ TEST_F(rereg, nothing_is_left)
 TEST_F(rereg, on_demand)
 {
 	struct mkt_setup *s = &self->s;
-	struct ibv_device_attr_ex attr;
 	uint8_t *start = s->arena[1].mem[self->other].host;
 	struct mkt_xfer xfer = {
 		.op = MKT_WRITE,
@@ -328,9 +327,7 @@ TEST_F(rereg, on_demand)
 		.num_sge = 1,
 	};
 
-	if (ibv_query_device_ex(s->dev[1].ctx, NULL, &attr) ||
-	    !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no pages on demand", s->dev[1].name);
+	MKT_ON_DEMAND(&s->dev[1]);
 	ASSERT_EQ(0, rereg_to(s, IBV_REREG_MR_CHANGE_ACCESS, s->dev[1].pd,
 			      MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND,
 			      self->other, 4096, 8192, 0));

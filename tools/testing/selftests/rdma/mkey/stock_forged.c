@@ -211,13 +211,10 @@ TEST_F(forged, read_most)
 {
 	const uint32_t length = 1u << 31;
 	struct forged_packet packet = { .opcode = MKT_BTH_READ_REQUEST, .length = length };
-	struct ibv_device_attr_ex attr;
 	struct ibv_mr *mr;
 	void *memory;
 
-	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	MKT_ON_DEMAND(&self->s.dev[1]);
 	memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ASSERT_NE(MAP_FAILED, memory);

@@ -16,13 +16,9 @@
 #include "mkey_harness.h"
 #include "odp.h"
 
-#define PAGE MKT_PAGE
 /* the part of the address space that the device describes at once, and the parts of a user */
 #define PART (2ull << 20)
 #define MAX_PARTS 8192
-
-#define ON_DEMAND (MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
-#define NOW IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 
 FIXTURE(implicit)
 {
@@ -33,12 +29,9 @@ FIXTURE(implicit)
 FIXTURE_SETUP(implicit)
 {
 	struct mkt_wants wants = { .mtu = IBV_MTU_4096, .host = 64 * 1024 };
-	struct ibv_device_attr_ex attr;
 
 	MKT_OPEN(self->s.dev);
-	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	MKT_ON_DEMAND(&self->s.dev[1]);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	self->mr = ibv_reg_mr(self->s.dev[1].pd, NULL, SIZE_MAX, ON_DEMAND);
 	ASSERT_NE(NULL, self->mr);
@@ -86,7 +79,7 @@ TEST_F(implicit, parts)
 	EXPECT_EQ(2, stats.invalidations);
 	EXPECT_EQ(2, stats.invalidations_handled);
 	ASSERT_EQ(0, mkt_odp_stats(&self->s.dev[1], self->mr, &stats));
-	ASSERT_EQ(0, mkt_raw_advise(self->s.dev[1].pd, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+	ASSERT_EQ(0, mkt_raw_advise(self->s.dev[1].pd, PREFETCH_WRITE,
 				    NOW, (uintptr_t)at + PART - 1, 2, self->mr->lkey));
 	ASSERT_EQ(IBV_WC_SUCCESS, access_at(self, MKT_WRITE, at + PART - 1, 2));
 	ASSERT_EQ(0, mkt_odp_since(&self->s.dev[1], self->mr, &stats, &stats));
@@ -123,7 +116,7 @@ TEST_F(implicit, unmapped)
 		  try_at(self, MKT_WRITE, (uintptr_t)memory + PAGE - 4));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, try_at(self, MKT_READ, -4ull));
 	for (i = 0; i < ARRAY_SIZE(addrs); i++)
-		EXPECT_EQ(EFAULT, mkt_raw_advise(pd, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH, NOW,
+		EXPECT_EQ(EFAULT, mkt_raw_advise(pd, PREFETCH, NOW,
 						 addrs[i], 8, self->mr->lkey));
 	ASSERT_EQ(0, mkt_odp_stats(&self->s.dev[1], self->mr, &stats));
 	EXPECT_EQ(0, stats.faults + stats.faults_handled + stats.prefetch);
@@ -169,7 +162,7 @@ TEST_F(implicit, refused)
 		  mkt_try(&self->s, mr->rkey, MKT_WRITE, (uintptr_t)memory, 8));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  mkt_try(&self->s, mr->rkey, MKT_FETCH_ADD, (uintptr_t)memory, 8));
-	EXPECT_EQ(EPERM, mkt_raw_advise(pd, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE, NOW,
+	EXPECT_EQ(EPERM, mkt_raw_advise(pd, PREFETCH_WRITE, NOW,
 					(uintptr_t)memory, 8, mr->lkey));
 	/* it was made for reading */
 	EXPECT_EQ(EACCES, mkt_raw_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, pd, ON_DEMAND));

@@ -48,12 +48,8 @@ FIXTURE_VARIANT_ADD(process, memory) { .end = MEMORY_ONLY };
 
 FIXTURE_SETUP(process)
 {
-	struct ibv_device_attr_ex attr;
-
 	MKT_OPEN(self->dev);
-	ASSERT_EQ(0, ibv_query_device_ex(self->dev[1].ctx, NULL, &attr));
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no memory on demand", self->dev[1].name);
+	MKT_ON_DEMAND(&self->dev[1]);
 	mkt_arena_init(&self->arena, &self->dev[0]);
 	ASSERT_EQ(0, mkt_arena_add_host(&self->arena, MKT_PAGE));
 	ASSERT_EQ(0, mkt_arena_add_leaf(&self->arena, 0, 0, MKT_PAGE, MKT_ACCESS_ALL, 0));

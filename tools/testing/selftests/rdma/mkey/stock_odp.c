@@ -15,13 +15,7 @@
 #include "odp.h"
 
 #define SIZE (64 * 1024)
-#define PAGE MKT_PAGE
 #define PAGES 8
-
-#define PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
-#define PREFETCH_WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
-#define NO_FAULT IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
-#define NOW IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 
 FIXTURE(odp)
 {
@@ -45,13 +39,10 @@ FIXTURE_VARIANT_ADD(odp, implicit) { .mtu = IBV_MTU_4096, .implicit = true };
 FIXTURE_SETUP(odp)
 {
 	struct mkt_wants wants = { .mtu = variant->mtu, .host = SIZE };
-	const int access = MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND;
-	struct ibv_device_attr_ex attr;
+	const int access = ON_DEMAND;
 
 	MKT_OPEN(self->s.dev);
-	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	MKT_ON_DEMAND(&self->s.dev[1]);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 	mkt_arena_init(&self->arena, &self->s.dev[1]);
 	ASSERT_EQ(0, mkt_arena_add_host(&self->arena, SIZE));
@@ -197,7 +188,7 @@ static unsigned int odp_mapped(uint8_t *memory)
 	return mkt_mapped(memory, PAGES);
 }
 
-/* an MR of the variant that has the memory */
+/* an MR of the variant over the memory */
 static struct ibv_mr *odp_reg(FIXTURE_DATA(odp) *self, const FIXTURE_VARIANT(odp) *variant,
 			      uint8_t *memory, unsigned int access)
 {
@@ -209,7 +200,7 @@ static struct ibv_mr *odp_reg(FIXTURE_DATA(odp) *self, const FIXTURE_VARIANT(odp
 			       access);
 }
 
-/* memory that has never been touched, and an MR that has it */
+/* memory that has never been touched, and an MR over it */
 static uint8_t *odp_untouched(FIXTURE_DATA(odp) *self, const FIXTURE_VARIANT(odp) *variant,
 			      unsigned int access, struct ibv_mr **mr)
 {
@@ -235,7 +226,7 @@ TEST_F(odp, flush)
 	struct ibv_mr *mr;
 	uint8_t *memory;
 
-	memory = odp_untouched(self, variant, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND |
+	memory = odp_untouched(self, variant, ON_DEMAND |
 			       IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT, &mr);
 	ASSERT_NE(NULL, memory);
 	wr.rkey = mr->rkey;
@@ -298,7 +289,7 @@ TEST_F(odp, flush_large)
 	ASSERT_NE(MAP_FAILED, memory);
 	mr = ibv_reg_mr_iova(self->s.dev[1].pd, memory, length,
 			     (uintptr_t)memory + variant->shift,
-			     MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_FLUSH_PERSISTENT);
+			     ON_DEMAND | IBV_ACCESS_FLUSH_PERSISTENT);
 	ASSERT_NE(NULL, mr);
 	/* so that it takes no minutes */
 	ASSERT_EQ(0, mkt_raw_advise(self->s.dev[1].pd, PREFETCH, NOW,
@@ -382,7 +373,7 @@ TEST_F(odp, prefetched)
 	struct ibv_mr *mr;
 	uint64_t addr;
 
-	memory = odp_untouched(self, variant, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
+	memory = odp_untouched(self, variant, ON_DEMAND, &mr);
 	ASSERT_NE(NULL, memory);
 	addr = (uintptr_t)memory + variant->shift;
 
@@ -441,7 +432,7 @@ TEST_F(odp, statistics)
 
 	if (variant->implicit)
 		SKIP(return, "stock_implicit has those of the parts of an implicit MR");
-	memory = odp_untouched(self, variant, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND, &mr);
+	memory = odp_untouched(self, variant, ON_DEMAND, &mr);
 	ASSERT_NE(NULL, memory);
 	addr = (uintptr_t)memory + variant->shift;
 	ASSERT_EQ(0, mkt_odp_stats(dev, mr, &stats));
@@ -490,7 +481,7 @@ TEST_F(odp, late)
 
 	ASSERT_NE(NULL, memory);
 	ASSERT_EQ(0, munmap(memory, PAGES * PAGE));
-	mr = odp_reg(self, variant, memory, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	mr = odp_reg(self, variant, memory, ON_DEMAND);
 	ASSERT_NE(NULL, mr);
 	addr = (uintptr_t)memory + variant->shift;
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_try(&self->s, mr->rkey, MKT_WRITE, addr, 8));
@@ -544,7 +535,7 @@ static const struct {
 static int flush_absent(FIXTURE_DATA(odp) *self, const FIXTURE_VARIANT(odp) *variant,
 			struct mkt_pair *pair)
 {
-	const unsigned int access = MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND |
+	const unsigned int access = ON_DEMAND |
 				    IBV_ACCESS_FLUSH_PERSISTENT;
 	struct mkt_wr wr = { .op = MKT_FLUSH, .flush_length = 8, .persistent = true };
 	struct ibv_mr *mr;

@@ -15,13 +15,7 @@
 #include "mkey_harness.h"
 #include "odp.h"
 
-#define PAGE MKT_PAGE
 #define LARGE (128ull << 20)
-
-#define ON_DEMAND (MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
-#define PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
-#define PREFETCH_WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
-#define NOW IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 
 FIXTURE(pages)
 {
@@ -43,12 +37,9 @@ FIXTURE_VARIANT_ADD(pages, implicit) { .implicit = true };
 FIXTURE_SETUP(pages)
 {
 	struct mkt_wants wants = { .mtu = IBV_MTU_4096, .host = 64 * 1024 };
-	struct ibv_device_attr_ex attr;
 
 	MKT_OPEN(self->s.dev);
-	ASSERT_EQ(0, ibv_query_device_ex(self->s.dev[1].ctx, NULL, &attr));
-	if (!(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-		SKIP(return, "%s has no memory on demand", self->s.dev[1].name);
+	MKT_ON_DEMAND(&self->s.dev[1]);
 	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
 }
 

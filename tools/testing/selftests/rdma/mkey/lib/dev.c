@@ -159,6 +159,14 @@ err_close:
 	return err;
 }
 
+bool mkt_dev_on_demand(const struct mkt_dev *dev)
+{
+	struct ibv_device_attr_ex attr;
+
+	return !ibv_query_device_ex(dev->ctx, NULL, &attr) &&
+	       attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
+}
+
 struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev)
 {
 	return mkt_open_here(dev->name) ?: mkt_open_there(dev);

@@ -77,6 +77,8 @@ int mkt_dev_open(struct mkt_dev *dev, unsigned int which);
 /* the same without a message, for programs that skip if there is no device */
 int mkt_dev_try_open(struct mkt_dev *dev, unsigned int which);
 void mkt_dev_close(struct mkt_dev *dev);
+/* true if the device has memory on demand */
+bool mkt_dev_on_demand(const struct mkt_dev *dev);
 /* opens another context of the device with libibverbs; NULL if that fails */
 struct ibv_context *mkt_dev_reopen(const struct mkt_dev *dev);
 

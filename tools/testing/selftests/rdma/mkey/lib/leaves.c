@@ -232,11 +232,9 @@ int mkt_leaf_dm_export(struct mkt_arena *arena)
 
 int mkt_leaf_odp(struct mkt_arena *arena)
 {
-	struct ibv_device_attr_ex attr;
 	int err;
 
-	if (ibv_query_device_ex(arena->dev->ctx, NULL, &attr) ||
-	    !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
+	if (!mkt_dev_on_demand(arena->dev))
 		return EOPNOTSUPP;
 	err = mkt_arena_add_host(arena, SIZE);
 	return err ?: mkt_arena_add_leaf(arena, arena->num_mems - 1, HEAD,

@@ -48,6 +48,12 @@
 		     (dev)->name);					\
 } while (0)
 
+/* skips the test if the device has no memory on demand */
+#define MKT_ON_DEMAND(dev) do {						\
+	if (!mkt_dev_on_demand(dev))					\
+		SKIP(return, "%s has no memory on demand", (dev)->name);	\
+} while (0)
+
 /* makes two sides of both devices; the other arguments are fields of struct mkt_wants */
 #define MKT_MAKE(setup, ...) do {					\
 	struct mkt_wants __wants = { __VA_ARGS__ };			\

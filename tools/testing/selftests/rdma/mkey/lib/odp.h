@@ -22,6 +22,15 @@ int mkt_odp_stats(const struct mkt_dev *dev, const struct ibv_mr *mr,
 int mkt_odp_since(const struct mkt_dev *dev, const struct ibv_mr *mr,
 		  const struct mkt_odp_stats *before, struct mkt_odp_stats *since);
 
+#define PAGE MKT_PAGE
+#define ON_DEMAND (MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
+
+/* ibv_advise_mr() */
+#define PREFETCH IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH
+#define PREFETCH_WRITE IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
+#define NO_FAULT IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
+#define NOW IB_UVERBS_ADVISE_MR_FLAG_FLUSH
+
 /* memory that has never been touched; NULL if there is none */
 uint8_t *mkt_untouched(size_t length);
 /* the numbers of the first 32 pages of @memory that the process has mapped, as bits */

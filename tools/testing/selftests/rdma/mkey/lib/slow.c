@@ -188,14 +188,10 @@ close:
 
 int mkt_slow_try(struct mkt_slow *slow, const struct mkt_dev dev[2], size_t size)
 {
-	struct ibv_device_attr_ex attr;
-	unsigned int i;
 	int err;
 
-	for (i = 0; i < 2; i++)
-		if (ibv_query_device_ex(dev[i].ctx, NULL, &attr) ||
-		    !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT))
-			return -1;
+	if (!mkt_dev_on_demand(&dev[0]) || !mkt_dev_on_demand(&dev[1]))
+		return -1;
 	err = mkt_slow_open(slow, size);
 	return err == ENOENT || err == EPERM ? -1 : err;
 }
