@@ -114,7 +114,7 @@ unload_order() {
 # Neither module needs the other one: links are added and deleted, and each module goes first in turn.
 either_goes_first() {
 	local n first=(rdma_rxe ib_mkey) last=(ib_mkey rdma_rxe)
-	for ((n = 0; n < 20; n++)); do
+	for ((n = 0; n < times; n++)); do
 		links_delete && unload "${first[n % 2]}" && unload "${last[n % 2]}" &&
 			modprobe -a "${first[n / 2 % 2]}" "${last[n / 2 % 2]}" && links_add || return
 	done
@@ -214,6 +214,8 @@ orders=("ib_mkey ib_uverbs rdma_rxe" "ib_mkey rdma_rxe ib_uverbs" "ib_uverbs ib_
 	"ib_uverbs rdma_rxe ib_mkey" "rdma_rxe ib_mkey ib_uverbs" "rdma_rxe ib_uverbs ib_mkey")
 # Each module comes first once, when little time is wanted.
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || orders=("${orders[RANDOM % 2]}" "${orders[2 + RANDOM % 2]}" "${orders[4 + RANDOM % 2]}")
+times=20
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] || times=4
 plan $((10 + ${#orders[@]} + more))
 echo "$start" >/dev/kmsg
 check "ib_mkey stays while a device is extended" in_use
@@ -223,7 +225,7 @@ check "a link is deleted while it is in use" delete_while_open
 check "a namespace is deleted with its link" delete_namespace
 check "rdma_rxe is loaded again" rxe_again
 check "rdma_rxe is unloaded with its links" rxe_with_links
-check "either module is unloaded first, twenty times" either_goes_first
+check "either module is unloaded first, $times times" either_goes_first
 [[ ! -f $unit ]] || check "the unit of systemd makes a link" unit_link
 for order in "${orders[@]}"; do
 	# shellcheck disable=SC2086 # words

@@ -229,7 +229,7 @@ FIXTURE_TEARDOWN(order)
 
 TEST_F(order, requests_of_one_queue)
 {
-	unsigned int i, rounds = variant->netem ? mkt_rounds(200, 60) : mkt_rounds(10000, 400);
+	unsigned int i, rounds = variant->netem ? mkt_rounds(200, 24) : mkt_rounds(10000, 400);
 	struct order_queue queue;
 
 	ASSERT_EQ(0, order_open(&queue, &self->s, variant->flags, 0));
@@ -276,7 +276,7 @@ static int order_step(void *arg, unsigned int round)
 TEST_F(order, eight_queues_in_four_threads)
 {
 	struct order_thread *thread = calloc(THREADS, sizeof(*thread));
-	unsigned int i, k, rounds = variant->netem ? mkt_rounds(30, 6) : mkt_rounds(1000, 24);
+	unsigned int i, k, rounds = variant->netem ? mkt_rounds(30, 4) : mkt_rounds(1000, 24);
 
 	ASSERT_NE(NULL, thread);
 	for (i = 0; i < THREADS; i++)

@@ -409,7 +409,7 @@ TEST_F(in_turn, memory_is_charged_once)
 		key = ibmkey_alloc(self->s.dev[1].pd, 8);
 		ASSERT_NE(NULL, key);
 		ASSERT_EQ(0, turn_draw(self, k % MKT_NUM_KINDS, entries[k / MKT_NUM_KINDS], -1));
-		for (i = 0; i < mkt_scale(80, 20); i++) {
+		for (i = 0; i < mkt_scale(80, 6); i++) {
 			ASSERT_EQ(0, turn_bind(self, key, false));
 			if (i & 1) {
 				ASSERT_EQ(0, turn_bind(self, key, true));

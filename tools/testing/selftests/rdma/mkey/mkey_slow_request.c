@@ -232,7 +232,7 @@ TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 	EXPECT_TRUE(slow_sleeps(thread));
 	EXPECT_EQ(0, slow_replace(t, pair[1], low, PAGE, 2));
 	mkt_slow_pass(&t->slow);
-	EXPECT_TRUE(slow_returns(thread, MKT_STALL_PAUSES));
+	EXPECT_TRUE(slow_returns(thread, 1000 * MKT_STALL_SECONDS));
 	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(EBUSY, slow_join(thread));
 	for (i = 0; i < 2; i++) {

@@ -309,7 +309,9 @@ int slow_join(struct slow_thread *thread)
 
 bool slow_returns(struct slow_thread *thread, unsigned int ms)
 {
-	while (ms-- && atomic_load(&thread->running))
+	double end = mkt_seconds() + ms / 1000.0;
+
+	while (mkt_seconds() < end && atomic_load(&thread->running))
 		usleep(1000);
 	return !atomic_load(&thread->running);
 }
