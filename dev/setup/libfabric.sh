@@ -69,7 +69,7 @@ if [[ $(cat "$dir/key" 2>/dev/null) != "$key" ]]; then
 	}
 	printf '%s' "$key" >"$dir/key"
 fi
-for program in regv sendv; do
+for program in regv sendv strided; do
 	inroot gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$dir/with/include" -o "$dir/$program" "$TEST/$program.c" \
 		-L"$dir/with/lib" -Wl,-rpath,"$dir/with/lib" -lfabric
 done

@@ -90,7 +90,8 @@ static inline void open_domain(struct side *s)
 
 static inline void open_endpoint(struct side *s)
 {
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_MSG, .size = 16 };
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_MSG, .size = 256,
+				 .wait_obj = FI_WAIT_FD };
 
 	check(fi_domain(s->fabric, s->info, &s->domain, NULL), "fi_domain");
 	check(fi_cq_open(s->domain, &cq, &s->cq, NULL), "fi_cq_open");
@@ -133,7 +134,7 @@ static inline void wait_for(struct side *s, const char *what)
 	ssize_t n;
 
 	do
-		n = fi_cq_read(s->cq, &entry, 1);
+		n = fi_cq_sread(s->cq, &entry, 1, NULL, -1);
 	while (n == -FI_EAGAIN);
 	if (n == -FI_EAVAIL) {
 		fi_cq_readerr(s->cq, &error, 0);
