@@ -27,7 +27,7 @@ ROOT_PACKAGES=(
 ROOT_PACKAGES+=(
 	rdma-core ibverbs-utils ibverbs-providers rdmacm-utils python3-pyverbs
 	perftest iproute2 iputils-ping busybox-static strace procps psmisc
-	python3-numpy openmpi-bin open-iscsi
+	python3-numpy python3-mpi4py openmpi-bin open-iscsi
 )
 
 # recipe FUNCTION: its text, for a key. The key stays the same wherever the tree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""A device connected to itself by two reliable queue pairs, for the samples in Python.
+"""A device connected to itself, or to another process, by reliable queue pairs, for the samples in Python.
 
 A program ends with one line if the device cannot be used, as the samples in C do.
 """
@@ -68,24 +68,35 @@ class Loop:
         cap = QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=4, max_recv_sge=4)
         return QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=cap))
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """The GID and the number of ``qp``, with which another process connects to it."""
+        return str(_gid(self.context).gid_str()), int(self.qp.qp_num)
+
+    def connect(self, peer: tuple[str, int]) -> None:
+        """Connects ``qp`` to that of another process, which has the address ``peer``, in place of ``self.peer``."""
+        self._connect(self.qp, *peer)
+
     def reset(self) -> None:
         """Connects the queue pairs, also after an error."""
-        gid = _gid(self.context)
-        mtu = self.context.query_port(PORT).active_mtu
+        gid, _ = self.address
+        self._connect(self.qp, gid, self.peer.qp_num)
+        self._connect(self.peer, gid, self.qp.qp_num)
+
+    def _connect(self, qp: QP, gid: str, number: int) -> None:
         # rxe completes a request with an error before it moves the queue pair to the error state.
         # That move may replace the first reset, so reset twice.
-        for qp in (self.qp, self.qp, self.peer, self.peer):
+        for _ in range(2):
             qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
-        for qp, other in ((self.qp, self.peer), (self.peer, self.qp)):
-            attr = QPAttr(port_num=PORT)
-            attr.qp_access_flags = e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REMOTE_ATOMIC
-            attr.dest_qp_num = other.qp_num
-            attr.path_mtu = mtu
-            attr.max_rd_atomic = attr.max_dest_rd_atomic = 16
-            attr.min_rnr_timer, attr.rnr_retry, attr.retry_cnt, attr.timeout = 12, 7, 7, 17
-            route = GlobalRoute(dgid=GID(gid.gid_str()), sgid_index=gid.gid_index, hop_limit=64)
-            attr.ah_attr = AHAttr(port_num=PORT, is_global=1, gr=route)
-            qp.to_rts(attr)
+        attr = QPAttr(port_num=PORT)
+        attr.qp_access_flags = e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REMOTE_ATOMIC
+        attr.dest_qp_num = number
+        attr.path_mtu = self.context.query_port(PORT).active_mtu
+        attr.max_rd_atomic = attr.max_dest_rd_atomic = 16
+        attr.min_rnr_timer, attr.rnr_retry, attr.retry_cnt, attr.timeout = 12, 7, 7, 17
+        route = GlobalRoute(dgid=GID(gid), sgid_index=_gid(self.context).gid_index, hop_limit=64)
+        attr.ah_attr = AHAttr(port_num=PORT, is_global=1, gr=route)
+        qp.to_rts(attr)
 
     def run(self, wr: SendWR) -> None:
         """Posts a work request and waits until it is done."""
