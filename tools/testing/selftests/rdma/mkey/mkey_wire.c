@@ -2,9 +2,9 @@
 /*
  * subject: A peer that forges its packets: any opcode, PSN, rkey, address, length, headers and
  * data, repeats and fragments, to MRs, keys, windows, device memory and memory on demand. Meanwhile
- * keys are bound to other memory, and MRs are registered again, with other flags or in another PD. No
- * byte is returned or changed without a right to it, and the queue pair works afterwards or is in
- * ERR. MKEY_TEST_SECONDS=n or MKEY_TEST_PACKETS=n: for so long.
+ * keys are bound to other memory, and MRs are registered again, over other memory, with other flags
+ * or in another PD. No byte is returned or changed without a right to it, and the queue pair works
+ * afterwards or is in ERR. MKEY_TEST_SECONDS=n or MKEY_TEST_PACKETS=n: for so long.
  * sets: first smp
  */
 #include <stdlib.h>
@@ -38,6 +38,9 @@ enum object {
 	ALL_RIGHTS, READ_ONLY, WRITE_ONLY, KEY, WINDOW, RENEWED, REREG, ON_DEMAND, DEVICE,
 	FOREIGN, LOCAL, UNBOUND, GONE, NUM_OBJECTS,
 };
+
+/* LOCAL is over all slots; the peer has no right to it */
+#define REREG_OTHER LOCAL
 
 static const unsigned int slot_of[NUM_OBJECTS] = { 0, 1, 2, 3, 5, 7, 8, 9, HOST_SLOTS, 11, 12 };
 
@@ -211,26 +214,33 @@ static int wire_bind_window(FIXTURE_DATA(wire) *self)
 }
 
 /*
- * registers an MR again, with other access flags or in a PD in which the peer has no right, while
- * packets are on their way
+ * registers an MR again, over the other one of two slots, with other access flags or in a PD in
+ * which the peer has no right, while packets are on their way
  */
 static int wire_rereg(FIXTURE_DATA(wire) *self)
 {
 	const uint32_t what = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS |
 			      IBV_REREG_MR_CHANGE_PD;
-	bool foreign = !mkt_between(&self->s.rng, 0, 3);
+	bool foreign = !mkt_between(&self->s.rng, 0, 3), other = mkt_between(&self->s.rng, 0, 1);
 	struct ibv_pd *pd = foreign ? self->foreign : self->s.dev[1].pd;
-	enum right rights = wire_draw_rights(self);
-	uint8_t *at = self->host + slot_of[REREG] * SLOT;
+	enum right flags = wire_draw_rights(self), rights = foreign ? NONE : flags;
+	unsigned int at = slot_of[other ? REREG_OTHER : REREG] * SLOT;
 	int err = wire_check(self);
 
-	wire_rights(self, slot_of[REREG] * SLOT, SLOT, 0, 1, foreign ? NONE : rights, false);
+	wire_rights(self, at, SLOT, 0, 1, rights, false);
 	wire_settle(self);
 	/* an access in progress prevents it */
 	if (!err)
-		mkt_until((err = mkt_raw_rereg_to(self->mr[REREG], what, pd, wire_access(rights),
-						  at, SLOT, (uintptr_t)at)) != EBUSY);
-	return err ?: wire_settled(self, REREG, 1, 0, SLOT, 0, 1, foreign ? NONE : rights);
+		mkt_until((err = mkt_raw_rereg_to(self->mr[REREG], what, pd, wire_access(flags),
+						  self->host + at, SLOT,
+						  self->object[REREG].addr)) != EBUSY);
+	err = err ?: wire_check(self);
+	wire_rights(self, slot_of[REREG] * SLOT, SLOT, 0, 1, NONE, true);
+	wire_rights(self, slot_of[REREG_OTHER] * SLOT, SLOT, 0, 1, NONE, true);
+	wire_rights(self, at, SLOT, 0, 1, rights, false);
+	wire_settle(self);
+	self->changes++;
+	return err;
 }
 
 /* registers memory again, so that its rkey before is that of no MR */
