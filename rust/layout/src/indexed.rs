@@ -214,12 +214,14 @@ impl<I: Indices> Indexed<I> {
     }
 
     /// Returns the block of `offset`, and the position in the block.
+    #[inline]
     pub(super) fn piece(&self, offset: u64) -> Option<(Run, u64)> {
         let (at, pos) = self.find(offset)?;
         Some((self.block(at)?, pos))
     }
 
     /// Returns the number of the block of `offset`, and the position in the block.
+    #[inline]
     fn find(&self, offset: u64) -> Option<(usize, u64)> {
         step();
         let at = offset.checked_div(self.scale.len)?;

@@ -102,12 +102,14 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
     }
 
     /// Returns the entry of `offset`, and the position in the entry.
+    #[inline]
     pub(super) fn piece(&self, offset: u64) -> Option<(Run, u64)> {
         let (index, pos) = self.find(offset)?;
         Some((self.entries.get(index)?.run(), pos))
     }
 
     /// Returns the index of the entry of `offset`, and the position in the entry.
+    #[inline]
     fn find(&self, offset: u64) -> Option<(usize, u64)> {
         if offset >= self.length {
             return None;
@@ -122,6 +124,12 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
                 return Some((guess?, pos));
             }
         }
+        self.search(offset)
+    }
+
+    /// Returns what [`Self::find`] does, by a search.
+    #[inline(never)]
+    fn search(&self, offset: u64) -> Option<(usize, u64)> {
         let after = self.entries.partition_point(|entry| {
             step();
             entry.start() <= offset

@@ -109,12 +109,20 @@ impl Binding {
     pub(crate) fn copy(&self, offset: u64, payload: &Payload<'_>) -> Result {
         let (binding, offset) = self.locate(offset, payload.len())?;
         let (layout, leaves) = binding.memory();
+        let Some(row) = layout.only_row(offset, payload.len()) else {
+            return binding.copy_segments(offset, payload);
+        };
         let write = payload.direction() == Direction::ToMemory;
-        if let Some(row) = layout.only_row(offset, payload.len()) {
-            let (base, delta) = binding.open(leaves, row.leaf, write)?;
-            let copied = base.copy(Segment::Row(row), delta, payload);
-            return Ok(copied.map_err(Refused::of_memory)?);
-        }
+        let (base, delta) = binding.open(leaves, row.leaf, write)?;
+        let copied = base.copy(Segment::Row(row), delta, payload);
+        Ok(copied.map_err(Refused::of_memory)?)
+    }
+
+    /// Copies as [`Self::copy`] does, by a cursor. The binding must be a [target](Self::target).
+    #[inline(never)]
+    fn copy_segments(&self, offset: u64, payload: &Payload<'_>) -> Result {
+        let (layout, leaves) = self.memory();
+        let write = payload.direction() == Direction::ToMemory;
         let mut rows = layout.rows(offset, payload.len());
         // The cursor is large, so it is not moved.
         let rows = rows.as_mut().map_err(|error| *error)?;
@@ -124,7 +132,7 @@ impl Binding {
             let leaf = segment.leaf();
             let (base, delta) = match opened {
                 Some((last, mr)) if last == leaf => mr,
-                _ => opened.insert((leaf, binding.open(leaves, leaf, write)?)).1,
+                _ => opened.insert((leaf, self.open(leaves, leaf, write)?)).1,
             };
             let copied = base.copy(segment, delta, payload);
             copied.map_err(Refused::of_memory)?;

@@ -230,12 +230,26 @@ impl Block<'_> {
 ///
 /// [`Fault::Outside`] for a segment outside of the payload; [`Fault::Poisoned`]; those of
 /// [`Memory::map`]. Pieces before one that fails may be copied.
+#[inline]
 pub(crate) fn copy<M: Memory>(
+    memory: &mut M,
+    row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    payload.check(&row)?;
+    if row.count == 1 {
+        return copy_parts(memory, row, payload);
+    }
+    copy_strided(memory, row, payload)
+}
+
+/// Copies several segments as [`copy`] does. [`Payload::check`] has accepted them.
+#[inline(never)]
+fn copy_strided<M: Memory>(
     memory: &mut M,
     mut row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
-    payload.check(&row)?;
     while row.count == 1 || row.stride.unsigned_abs() >= FAR {
         copy_parts(memory, row, payload)?;
         if row.count <= 1 {
@@ -247,6 +261,7 @@ pub(crate) fn copy<M: Memory>(
 }
 
 /// Copies each of `rows` as [`copy`] does. `delta` is added to their addresses.
+#[inline(never)]
 pub(crate) fn copy_rows<M: Memory>(
     memory: &mut M,
     rows: GridRows<'_, '_>,
@@ -266,6 +281,7 @@ pub(crate) fn copy_rows<M: Memory>(
 /// # Errors
 ///
 /// The errors of [`copy`].
+#[inline(never)]
 pub(crate) fn copy_list<M: Memory>(
     memory: &mut M,
     list: GatherList<'_>,
@@ -452,6 +468,7 @@ impl<I: Iterator<Item = u64>> Scattered<I> {
 
 /// Copies the first segment of `row`, which may be in several blocks. [`Payload::check`] has accepted
 /// it.
+#[inline]
 fn copy_parts<M: Memory>(
     memory: &mut M,
     mut row: Row,

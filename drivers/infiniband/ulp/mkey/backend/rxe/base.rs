@@ -111,6 +111,7 @@ impl BaseMr for Base {
         }
     }
 
+    #[inline]
     fn copy(&self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result {
         // SAFETY: By the type invariants.
         unsafe { copy_segment((&self.mr, self.kind), segment, delta, payload) }
