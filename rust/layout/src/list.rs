@@ -18,8 +18,14 @@ pub struct List<S> {
 /// Checks the entries, and sets the offset of each. Returns the list's length.
 fn place(entries: &mut [Entry]) -> Result<u64, Error> {
     let mut length = 0;
+    let (mut first, mut kind) = (0, None);
     for (at, entry) in entries.iter_mut().enumerate() {
-        entry.set_start(length);
+        let own = Some((entry.leaf(), entry.length()));
+        if own != kind {
+            first = u32::try_from(at).map_err(|_| Error::Overflow(Part::All))?;
+            kind = own;
+        }
+        entry.set_place(length, first);
         length = entry.end(length, at)?;
     }
     match length {

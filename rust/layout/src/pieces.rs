@@ -11,9 +11,12 @@ use super::run::{distance, step, Error, Part, Row, Run};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     leaf: u32,
+    /// Number of the first of the adjacent entries with this leaf and length. Set when the list is
+    /// made, as `start` is.
+    first: u32,
     addr: u64,
     length: u64,
-    /// Offset of the first byte in the list. Set when the list is made.
+    /// Offset of the first byte in the list.
     start: u64,
 }
 
@@ -25,6 +28,7 @@ impl Entry {
     pub fn new(leaf: u32, addr: u64, length: u64) -> Self {
         Self {
             leaf,
+            first: 0,
             addr,
             length,
             start: 0,
@@ -104,9 +108,11 @@ impl Entry {
         self.start
     }
 
-    /// Sets the offset of the first byte in the list.
-    pub(super) fn set_start(&mut self, start: u64) {
+    /// Sets the place in the list: the offset of the first byte, and the number of the first of the
+    /// adjacent entries with this leaf and length.
+    pub(super) fn set_place(&mut self, start: u64, first: u32) {
         self.start = start;
+        self.first = first;
     }
 
     /// Returns the bytes of the range; [`None`] if an address does not fit 64 bits.
@@ -226,14 +232,16 @@ impl Pieces<'_> {
         }
         let most = most.min(self.count());
         let count = match self {
-            Self::Entries(entries) => entries.get(..most)?.iter().position(|entry| {
-                step();
-                (entry.leaf, entry.length) != (first.leaf, first.len)
-            }),
+            Self::Entries(entries) => {
+                let first = entries.first()?.first;
+                entries.get(..most)?.partition_point(|entry| {
+                    step();
+                    entry.first == first
+                })
+            }
             // All blocks have one size.
-            Self::U32(..) | Self::U64(..) => None,
-        };
-        let count = count.unwrap_or(most) as u64;
+            Self::U32(..) | Self::U64(..) => most,
+        } as u64;
         Some((first.len.wrapping_mul(count), count))
     }
 
