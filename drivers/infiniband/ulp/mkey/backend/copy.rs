@@ -444,14 +444,13 @@ impl<I: Iterator<Item = u64>> Scattered<I> {
         len: u64,
         payload: &Payload<'_>,
     ) -> Result<Option<u64>, M::Error> {
-        let mut at = self.at;
+        let mut packet = payload.at.wrapping_add(self.at as usize);
         for addr in &mut self.addrs {
             let block = memory.map(addr, payload.direction)?;
             if len > block.room {
-                self.at = at;
+                self.at = (packet as u64).wrapping_sub(payload.at as u64);
                 return Ok(Some(addr));
             }
-            let packet = payload.at.wrapping_add(at as usize);
             let (to, from) = if TO_MEMORY {
                 (block.at, packet)
             } else {
@@ -460,7 +459,7 @@ impl<I: Iterator<Item = u64>> Scattered<I> {
             // SAFETY: The block contains the segment, and by the type invariant the packet does. A
             // packet is no part of an MR's memory.
             unsafe { copy_segment::<N>(to, from, len as usize)? };
-            at = at.wrapping_add(len);
+            packet = packet.wrapping_add(len as usize);
         }
         Ok(None)
     }
