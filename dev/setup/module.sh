@@ -36,6 +36,9 @@ module_make_args() {
 	arm64) MODULE_MAKE=(ARCH=arm64 LLVM=-19 KERNELRELEASE="$(cat "$(kernel_dir)/release")") ;;
 	*) MODULE_MAKE=(LLVM=-19) ;;
 	esac
+	# mkey_fuzz sees what it reaches in these modules alone, and dev/coverage finds the lines.
+	[[ $K_FLAVOUR != debug ]] ||
+		MODULE_MAKE+=(KCOV_INSTRUMENT=y KCFLAGS=-gline-tables-only KRUSTFLAGS=-Cdebuginfo=line-tables-only)
 	[[ $K_FLAVOUR == kdir ]] || MODULE_MAKE+=(BINDGEN="$TOP/dev/setup/bindgen-cached $(bindgen_dir) $TOP")
 }
 
