@@ -5,5 +5,6 @@
  * in use. kv_mooncake.py reads these lines, too.
  */
 SHAPE("32 layers, 0.8 KB", 32, 800, 800, 4000)
+SHAPE("61 layers, 4 KB", 61, 4096, 4096, 256)
 SHAPE("61 layers, 16 KB", 61, 16384, 16384, 64)
 SHAPE("101 layers, 45 KB", 101, 46080, 23040, 32)
