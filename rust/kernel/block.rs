@@ -200,16 +200,19 @@ impl<D: Driver> Disk<D> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for limits that the block layer refuses, or for a name that is too long; `EEXIST`
+    /// `EINVAL` for limits that the block layer refuses, an alignment that is no power of two, or for a name that is too long; `EEXIST`
     /// if there is a disk of this name; `ENOMEM`.
     pub(crate) fn new(name: &CStr, depth: u32, limits: &Limits, driver: Arc<D>) -> Result<Self> {
+        if !limits.alignment.is_power_of_two() {
+            return Err(EINVAL);
+        }
         let tags = Arc::pin_init(TagSet::<Queue<D>>::new(1, depth, 1), GFP_KERNEL)?;
         let mut raw_limits: bindings::queue_limits = pin_init::zeroed();
         raw_limits.logical_block_size = 512;
         raw_limits.max_hw_sectors = limits.max_sectors;
         raw_limits.max_segments = limits.max_segments;
         raw_limits.max_segment_size = u32::MAX;
-        raw_limits.dma_alignment = limits.alignment.checked_sub(1).ok_or(EINVAL)?;
+        raw_limits.dma_alignment = limits.alignment - 1;
 
         let data = driver.into_foreign();
         // `TagSet` is a transparent wrapper.
