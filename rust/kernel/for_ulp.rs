@@ -6,12 +6,14 @@
 //! `module!`, all in its root. `mod.rs` would make a ULP depend on dma-buf and DAX.
 
 pub(crate) mod block;
+pub(crate) mod sched;
 pub(crate) mod thread;
 
 pub(crate) mod sync {
     //! Synchronisation for ULPs.
 
     pub(crate) mod global;
+    pub(crate) mod lock;
     pub(crate) mod racing;
 }
 

@@ -4,24 +4,27 @@
 //!
 //! C header: [`include/linux/kthread.h`](srctree/include/linux/kthread.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    kernel_ext::sync::lock::{new_irq_lock, IrqLock},
+};
 use core::pin::Pin;
 use kernel::{
     error::from_err_ptr,
     ffi::{c_int, c_void},
-    new_condvar, new_spinlock,
+    new_condvar,
     prelude::*,
     str::{CStr, CStrExt},
-    sync::{Arc, CondVar, SpinLock},
+    sync::{Arc, CondVar},
     time::msecs_to_jiffies,
     types::Opaque,
 };
 
-/// An event that one thread waits for, and that others set, also where they may not sleep.
+/// An event that one thread waits for, and that others set in any context.
 #[pin_data]
 pub(crate) struct Wake {
     #[pin]
-    set: SpinLock<bool>,
+    set: IrqLock<bool>,
     #[pin]
     changed: CondVar,
 }
@@ -31,7 +34,7 @@ impl Wake {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                set <- new_spinlock!(false),
+                set <- new_irq_lock!(false, "Wake::set"),
                 changed <- new_condvar!(),
             }),
             GFP_KERNEL,

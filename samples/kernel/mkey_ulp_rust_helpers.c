@@ -2,3 +2,5 @@
 
 #define __rust_helper
 #include "../../rust/helpers/rdma.c"
+#include "../../rust/helpers/sync.c"
+#include "../../rust/helpers/task.c"
