@@ -2,6 +2,7 @@
 
 #include <linux/nsproxy.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -61,12 +62,6 @@ rust_helper_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr, si
 	ib_dma_sync_single_for_device(device, addr, size, direction);
 }
 
-__rust_helper int rust_helper_ib_poll_cq(struct ib_cq *cq, int num_entries,
-					 struct ib_wc *wc)
-{
-	return ib_poll_cq(cq, num_entries, wc);
-}
-
 __rust_helper int rust_helper_ib_post_send(struct ib_qp *qp,
 					   const struct ib_send_wr *send_wr,
 					   const struct ib_send_wr **bad_send_wr)
@@ -97,6 +92,20 @@ __rust_helper void rust_helper_ib_dma_unmap_sg(struct ib_device *device, struct 
 __rust_helper struct net *rust_helper_rdma_current_net(void)
 {
 	return get_net(current->nsproxy->net_ns);
+}
+
+/* Returns the network namespace of a GID, with a reference, or NULL. */
+__rust_helper struct net *rust_helper_rdma_gid_net(const struct ib_gid_attr *attr)
+{
+	struct net_device *ndev;
+	struct net *net = NULL;
+
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (!IS_ERR(ndev))
+		net = get_net(dev_net(ndev));
+	rcu_read_unlock();
+	return net;
 }
 
 __rust_helper void rust_helper_rdma_put_net(struct net *net)

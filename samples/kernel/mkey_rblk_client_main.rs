@@ -17,7 +17,7 @@ use kernel_ext::{
     block::{Direction, Disk, Driver, Io, Limits},
     rdma::ulp::{
         Access, Connected, Depth, DevicePd, Done, Endpoint, FastMr, HostBuffer, Link, Net, NoPages,
-        Op, Queue, Request, Right, Wr,
+        Op, Poll, Queue, Request, Right, Wr,
     },
     thread::{Thread, Wake},
 };
@@ -87,7 +87,8 @@ struct Slot {
 }
 
 struct State {
-    link: Option<Link<Arc<Client>, Connected>>,
+    /// The queue pair, if there is a connection.
+    link: Option<Arc<Queue<Arc<Client>>>>,
     slots: KVec<Slot>,
     /// The size of the disk.
     sectors: u64,
@@ -152,7 +153,8 @@ impl State {
             slot.sent = Some(wr);
         } else if let Err(refused) = link.post(wr, Op::RegisterAndSend(access)) {
             // The thread connects again, and sends it then.
-            slot.sent = refused.wr;
+            link.fail();
+            slot.sent = Some(refused.wr);
         }
         None
     }
@@ -162,7 +164,7 @@ impl Request for Submit {
     type Session = Arc<Client>;
     type Pages = Io<Client>;
 
-    fn done(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Client>>, done: Done) {
+    fn done(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Client>>, done: Done<'_>) {
         let mut state = qp.session().state.lock();
         let Some(slot) = state.slots.get_mut(wr.work.tag) else {
             return;
@@ -189,7 +191,10 @@ impl Request for Submit {
 fn invalidate(wr: KBox<Wr<Submit>>, qp: &Queue<Arc<Client>>) -> Option<KBox<Wr<Submit>>> {
     match qp.post(wr, Op::Invalidate) {
         Ok(()) => None,
-        Err(refused) => refused.wr,
+        Err(refused) => {
+            qp.fail();
+            Some(refused.wr)
+        }
     }
 }
 
@@ -214,7 +219,7 @@ impl Request for Receive {
     type Session = Arc<Client>;
     type Pages = NoPages;
 
-    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Client>>, done: Done) {
+    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Client>>, done: Done<'_>) {
         let Ok(len) = done.result else { return };
         // The server sends no second reply before the command is ended and another one sent.
         if wr.work.take(qp, len).is_err() || qp.post(wr, Op::Recv).is_err() {
@@ -259,6 +264,8 @@ impl Client {
         let depth = Depth {
             send: 2 * DEPTH,
             recv: DEPTH,
+            inline: 0,
+            poll: Poll::Workqueue,
         };
         let link = Link::new(endpoint, &pd, &depth, self.clone())?;
         let mut commands = KVec::with_capacity(DEPTH as usize, GFP_KERNEL)?;
@@ -310,14 +317,14 @@ impl Client {
     }
 
     /// Connects, and sends what waits.
-    fn up(self: &Arc<Self>) -> Result {
+    fn up(self: &Arc<Self>) -> Result<Link<Arc<Self>, Connected>> {
         let (link, commands) = self.connect()?;
         self.add_disk(&link)?;
         let mut state = self.state.lock();
         for (slot, wr) in state.slots.iter_mut().zip(commands) {
             slot.free = Some(wr);
         }
-        state.link = Some(link);
+        state.link = Some(link.queue());
         drop(state);
         for tag in 0..DEPTH as usize {
             let refused = self.state.lock().start(tag);
@@ -325,13 +332,14 @@ impl Client {
                 io.end(Err(error));
             }
         }
-        Ok(())
+        Ok(link)
     }
 
     /// Drops the connection and its commands. Their requests wait for the next connection, or fail
     /// if there will be none.
-    fn down(&self) {
-        let link = self.state.lock().link.take();
+    fn down(&self, link: Option<Link<Arc<Self>, Connected>>) {
+        let queue = self.state.lock().link.take();
+        drop(queue);
         // All commands have completed when this returns.
         drop(link);
         for tag in 0..DEPTH as usize {
@@ -359,25 +367,27 @@ impl Client {
 
     /// Keeps the connection until the module ends.
     fn run(self: &Arc<Self>) {
+        let mut link: Option<Link<_, _>> = None;
         loop {
             let state = self.state.lock();
             let (removing, ending) = (state.removing, state.ending);
             let late = |at: Instant<_>| at.elapsed().as_millis() > REPLY_MS;
             let is_late = state.slots.iter().any(|slot| slot.busy.is_some_and(late));
-            if let (Some(link), true) = (&state.link, is_late) {
+            drop(state);
+            if let (Some(link), true) = (&link, is_late) {
                 link.fail();
             }
-            let lost = state.link.as_ref().map(|link| link.is_lost());
-            drop(state);
+            let lost = link.as_ref().map(|link| link.is_lost());
             if ending || lost == Some(true) || (removing && lost.is_none()) {
-                self.down();
+                self.down(link.take());
             }
             match lost {
                 _ if ending => return,
                 Some(false) => self.wake.wait(RETRY_MS),
                 _ if removing => self.wake.wait(RETRY_MS),
                 _ => {
-                    if self.up().is_err() {
+                    link = self.up().ok();
+                    if link.is_none() {
                         fsleep(Delta::from_millis(RETRY_MS.into()));
                     }
                 }

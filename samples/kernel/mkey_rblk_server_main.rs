@@ -15,7 +15,7 @@ use kernel::{
 use kernel_ext::{
     rdma::ulp::{
         Connected, Depth, DevicePd, Done, Endpoint, HostBuffer, HostMemory, Link, Listener, Net,
-        NoPages, Op, Passive, Queue, Remote, Request, Wr,
+        NoPages, Op, Passive, Poll, Queue, Remote, Request, Wr,
     },
     thread::{Thread, Wake},
 };
@@ -132,7 +132,7 @@ impl Request for Job {
     type Session = Disk;
     type Pages = NoPages;
 
-    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Disk>, done: Done) {
+    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Disk>, done: Done<'_>) {
         // The connection is lost after an error, and its requests go with it.
         let Ok(len) = done.result else { return };
         let next = match done.op {
@@ -167,6 +167,8 @@ impl Server {
         let depth = Depth {
             send: RECEIVES,
             recv: RECEIVES,
+            inline: 0,
+            poll: Poll::Workqueue,
         };
         let disk = Disk { pieces };
         let sectors = disk.len() / SECTOR;

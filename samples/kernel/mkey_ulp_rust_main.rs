@@ -2,15 +2,18 @@
 
 //! A ULP in Rust that uses device memory and keys. It shows which functions to call, and when.
 //!
-//! Loading the module runs the ULP once between two devices. The module loads if every byte was
-//! where it should be, and fails to load otherwise.
+//! Loading the module runs the ULP once, between two devices of two network namespaces or with one
+//! device. The module loads if every byte was where it should be, and fails to load otherwise.
 
 use bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_HOST as DM_HOST;
 use core::borrow::Borrow;
 use kernel::{prelude::*, sync::Arc};
-use kernel_ext::rdma::ulp::{
-    BindRefused, DeviceMemory, DevicePd, Devices, DmRegion, HeldDevice, HostBuffer, Layout,
-    LeafBlock, Local, Mkey, Qp, Remote, Right, Status, Unbound, Work,
+use kernel_ext::{
+    rdma::ulp::{
+        BindRefused, DeviceMemory, DevicePd, Devices, DmRegion, HeldDevice, HostBuffer, Layout,
+        LeafBlock, Mkey, Op, Poll, Remote, Right, Status, Unbound, Wr,
+    },
+    thread::Wake,
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -40,6 +43,10 @@ module! {
             default: 1,
             description: "RDMA device that has the memory, by its number in rdma dev",
         },
+        rounds: u32 {
+            default: 3,
+            description: "The number of connections that are made and ended first",
+        },
     },
 }
 
@@ -51,10 +58,12 @@ fn value(parameter: impl Borrow<u32>) -> u32 {
 #[macro_use]
 #[path = "mkey_ulp_rust_side.rs"]
 mod side;
-use side::{all_access, Side, DM_LEN, HOST_LEN};
+use side::{all_access, Pair, Step, DM_LEN, HOST_LEN};
 #[path = "mkey_ulp_rust_refusals.rs"]
 mod refusals;
 use refusals::{other_domains, refusals, refused};
+#[path = "mkey_ulp_rust_verbs.rs"]
+mod verbs;
 
 /// Fills a buffer with bytes that seldom repeat.
 fn fill(buffer: &HostBuffer, seed: usize) -> Result {
@@ -73,7 +82,7 @@ fn bytes_of(buffer: &HostBuffer) -> Result<KVec<u8>> {
 
 /// Counts in device memory: the other node adds, and the host reads.
 fn counter(
-    here: &mut Side,
+    pair: &mut Pair,
     host: &Arc<HostBuffer>,
     memory: &DeviceMemory,
     region: &DmRegion,
@@ -93,10 +102,9 @@ fn counter(
         rkey: region.rkey(),
     };
     let mut word = [0; 8];
-    let old = Local::Memory(LeafBlock::new(host, 0, 8));
     for i in 0..ADDITIONS {
-        let status = here.qp.execute(Work::FetchAdd(STEP), &old, remote)?;
-        expect!(status == Status::SUCCESS);
+        let add = Op::FetchAdd(remote, STEP);
+        expect!(pair.here.execute(add, host, 0, 8)?.is_ok());
         host.read(0, &mut word)?;
         expect!(u64::from_ne_bytes(word) == FIRST + i * STEP);
     }
@@ -112,7 +120,7 @@ fn counter(
 }
 
 /// Copies a column of one matrix to a column of another, whose rows have a different length.
-fn column(here: &mut Side, there: &Side) -> Result {
+fn column(pair: &mut Pair) -> Result {
     const BLOCK: usize = 16;
     const ROWS: usize = 32;
     const LEN: usize = BLOCK * ROWS;
@@ -120,8 +128,8 @@ fn column(here: &mut Side, there: &Side) -> Result {
     const FROM: (usize, usize) = (48, 8);
     const TO: (usize, usize) = (72, 40);
 
-    let from = HostBuffer::new(&here.device, FROM.0 * ROWS)?;
-    let to = HostBuffer::new(&there.device, TO.0 * ROWS)?;
+    let from = HostBuffer::new(&pair.here.device, FROM.0 * ROWS)?;
+    let to = HostBuffer::new(&pair.there.device, TO.0 * ROWS)?;
     fill(&from, 1)?;
 
     let strided =
@@ -133,15 +141,16 @@ fn column(here: &mut Side, there: &Side) -> Result {
             };
             Ok::<_, Error>(Mkey::new_at(pd, 1, base)?.bind(all_access(), layout)?)
         };
-    let source = strided(&here.pd, &from, FROM, 0)?;
+    let source = strided(&pair.here.pd, &from, FROM, 0)?;
     // The peer names the bytes of this key by addresses from here on.
-    let target = strided(&there.pd, &to, TO, 0x1234_5678_9000)?;
-    let local = Local::Key(&source, LEN as u32);
+    let target = strided(&pair.there.pd, &to, TO, 0x1234_5678_9000)?;
     let remote = Remote {
         addr: target.base(),
         rkey: target.rkey(),
     };
-    expect!(here.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
+    let mut write = Wr::with_key(Step, source)?;
+    write.add_own(LEN)?;
+    expect!(pair.here.run(write, Op::Write(remote))?.result.is_ok());
 
     let sent = bytes_of(&from)?;
     for (i, byte) in bytes_of(&to)?.iter().enumerate() {
@@ -156,14 +165,14 @@ fn column(here: &mut Side, there: &Side) -> Result {
 }
 
 /// Gathers blocks of a table by their numbers, some of them more than once.
-fn gather(here: &mut Side, there: &Side) -> Result {
+fn gather(pair: &mut Pair) -> Result {
     const BLOCK: usize = 24;
     const UNIT: usize = 32;
     const BLOCKS: [u32; 6] = [30, 2, 3, 3, 17, 0];
     const FIRST: usize = 8;
 
-    let table = HostBuffer::new(&there.device, FIRST + 30 * UNIT + BLOCK)?;
-    let into = HostBuffer::new(&here.device, HOST_LEN)?;
+    let table = HostBuffer::new(&pair.there.device, FIRST + 30 * UNIT + BLOCK)?;
+    let into = HostBuffer::new(&pair.here.device, HOST_LEN)?;
     fill(&table, 3)?;
     let first = LeafBlock::new(&table, FIRST as u64, BLOCK as u64);
     let at = |indices| Layout::Indexed {
@@ -171,7 +180,7 @@ fn gather(here: &mut Side, there: &Side) -> Result {
         unit: UNIT as u64,
         indices,
     };
-    let key = Mkey::new(&there.pd, 8)?;
+    let key = Mkey::new(&pair.there.pd, 8)?;
     // With the local DMA lkey alone, this bind would succeed.
     let key = refused(key.bind(all_access(), at(&[0, 31])), ERANGE)?;
     let key = refused(key.bind(all_access(), at(&[])), EINVAL)?;
@@ -181,8 +190,8 @@ fn gather(here: &mut Side, there: &Side) -> Result {
         addr: 0,
         rkey: key.rkey(),
     };
-    let local = Local::Memory(LeafBlock::new(&into, 0, (BLOCK * BLOCKS.len()) as u64));
-    expect!(here.qp.execute(Work::Read, &local, remote)? == Status::SUCCESS);
+    let len = BLOCK * BLOCKS.len();
+    expect!(pair.here.execute(Op::Read(remote), &into, 0, len)?.is_ok());
 
     let sent = bytes_of(&table)?;
     for (i, byte) in bytes_of(&into)?.iter().enumerate() {
@@ -197,14 +206,14 @@ fn gather(here: &mut Side, there: &Side) -> Result {
 
 /// Sends messages whose parts a key describes. Requests bind the key, write each message, and unbind
 /// the key.
-fn messages(here: &mut Side, there: &mut Side) -> Result {
+fn messages(pair: &mut Pair) -> Result {
     const PART: usize = 40;
     const GAP: usize = 25;
     const LEN: usize = 3 * PART;
 
-    let from = HostBuffer::new(&here.device, HOST_LEN)?;
-    let into = HostBuffer::new(&there.device, HOST_LEN)?;
-    let target = Mkey::new(&there.pd, 1)?;
+    let from = HostBuffer::new(&pair.here.device, HOST_LEN)?;
+    let into = HostBuffer::new(&pair.there.device, HOST_LEN)?;
+    let target = Mkey::new(&pair.there.pd, 1)?;
     let target = target.bind(
         all_access(),
         Layout::List(&[LeafBlock::new(&into, 0, LEN as u64)]),
@@ -213,7 +222,7 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         addr: 0,
         rkey: target.rkey(),
     };
-    let mut key = Mkey::new_at(&here.pd, 3, 1 << 40)?;
+    let mut key = Mkey::new_at(&pair.here.pd, 3, 1 << 40)?;
     for message in 0..10 {
         fill(&from, message)?;
         let at = |part: usize| message * 100 + part * (PART + GAP);
@@ -221,14 +230,18 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         let old = key.rkey();
         let staged = key.stage(Layout::List(&[part(0), part(1), part(2)]))?;
         expect!(staged.rkey() != old);
-        let Ok(bound) = here.qp.bind(staged, Right::LocalWrite.into())? else {
-            return Err(EIO);
-        };
-        let local = Local::Key(&bound, LEN as u32);
-        expect!(here.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
-        let status;
-        (status, key) = here.qp.unbind(bound)?;
-        expect!(status == Status::SUCCESS);
+        let bind = Wr::with_key(Step, staged)?;
+        let bound = pair
+            .here
+            .run(bind, Op::Register(Right::LocalWrite.into()))?;
+        expect!(bound.result.is_ok());
+        let mut write = bound.wr;
+        write.add_own(LEN)?;
+        let written = pair.here.run(write, Op::Write(remote))?;
+        expect!(written.result.is_ok());
+        let mut unbound = pair.here.run(written.wr, Op::Invalidate)?;
+        expect!(unbound.result.is_ok());
+        key = unbound.wr.take_key().ok_or(EIO)?.unbind()?;
         let (sent, got) = (bytes_of(&from)?, bytes_of(&into)?);
         for (i, byte) in got.iter().enumerate() {
             let expected = match i {
@@ -246,31 +259,38 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         blocks: &[LeafBlock::new(&into, 7, 3).with_stride([10])],
     };
     let staged = target.unbind()?.stage(layout)?;
-    let Ok(target) = there.qp.bind(staged, all_access())? else {
-        return Err(EIO);
-    };
+    let bind = Wr::with_key(Step, staged)?;
+    let bound = pair.there.run(bind, Op::Register(all_access()))?;
+    expect!(bound.result.is_ok());
     let remote = Remote {
         addr: 0,
-        rkey: target.rkey(),
+        rkey: bound.wr.rkey(),
     };
-    let local = Local::Memory(LeafBlock::new(&from, 0, 12));
-    expect!(here.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
+    expect!(pair.here.execute(Op::Write(remote), &from, 0, 12)?.is_ok());
     let (sent, got) = (bytes_of(&from)?, bytes_of(&into)?);
     for i in 0..12 {
         expect!(got.get(7 + i / 3 * 10 + i % 3) == sent.get(i));
     }
-    let (status, target) = there.qp.unbind(target)?;
-    expect!(status == Status::SUCCESS);
+    let mut unbound = pair.there.run(bound.wr, Op::Invalidate)?;
+    expect!(unbound.result.is_ok());
+    let target = unbound.wr.take_key().ok_or(EIO)?.unbind()?;
     // A request that is too long for rxe is not posted. The next completion is that of the next
     // request.
     let staged = key.stage(Layout::List(&[LeafBlock::new(&from, 0, 8)]))?;
-    let Ok(bound) = here.qp.bind(staged, Right::LocalWrite.into())? else {
-        return Err(EIO);
-    };
-    let much = Local::Key(&bound, u32::MAX);
-    expect!(here.qp.execute(Work::Write, &much, remote) == Err(EINVAL));
-    expect!(here.qp.execute(Work::Write, &local, remote)? == Status::REMOTE_ACCESS);
-    Qp::connect(&mut here.qp, &mut there.qp)?;
+    let mut much = Wr::with_key(Step, staged)?;
+    much.add_own(u32::MAX as usize)?;
+    let much = pair
+        .here
+        .link
+        .as_ref()
+        .ok_or(EIO)?
+        .post(much, Op::Write(remote));
+    let mut much = much.err().ok_or(EIO)?;
+    expect!(much.error == EINVAL);
+    much.wr.take_key().ok_or(EIO)?.unbind()?;
+    let refused = pair.here.execute(Op::Write(remote), &from, 0, 12)?;
+    expect!(refused == Err(Status::REMOTE_ACCESS));
+    pair.connect(Poll::Workqueue)?;
 
     // Staging finds errors in a description. The request finds all other errors.
     let Err(BindRefused { key, error }) = target.stage(Layout::List(&[])) else {
@@ -283,20 +303,21 @@ fn messages(here: &mut Side, there: &mut Side) -> Result {
         indices: &[3],
     })?;
     // Remote writes need local writes.
-    let Err((status, _key)) = there.qp.bind(staged, Right::RemoteWrite.into())? else {
-        return Err(EIO);
-    };
-    expect!(status == Status::BIND);
-    Qp::connect(&mut here.qp, &mut there.qp)
+    let bind = Wr::with_key(Step, staged)?;
+    let bound = pair
+        .there
+        .run(bind, Op::Register(Right::RemoteWrite.into()))?;
+    expect!(bound.result == Err(Status::BIND));
+    pair.connect(Poll::Workqueue)
 }
 
 /// Sends from device memory by its lkey.
-fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &Arc<DmRegion>) -> Result {
+fn staging(pair: &mut Pair, memory: &DeviceMemory, region: &Arc<DmRegion>) -> Result {
     const LEN: usize = 100;
     const AT: u64 = 1001;
 
-    let into = HostBuffer::new(&here.device, HOST_LEN)?;
-    let key = Mkey::new(&here.pd, 1)?;
+    let into = HostBuffer::new(&pair.here.device, HOST_LEN)?;
+    let key = Mkey::new(&pair.here.pd, 1)?;
     let key = key.bind(
         all_access(),
         Layout::List(&[LeafBlock::new(&into, 0, LEN as u64)]),
@@ -306,12 +327,12 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &Arc<Dm
     let (head, tail) = message.split_at(LEN / 3);
     memory.write(AT + head.len() as u64, tail)?;
     memory.write(AT, head)?;
-    let local = Local::Memory(LeafBlock::new(region, AT, LEN as u64));
-    let remote = Remote {
+    let write = Op::Write(Remote {
         addr: 0,
         rkey: key.rkey(),
-    };
-    expect!(there.qp.execute(Work::Write, &local, remote)? == Status::SUCCESS);
+    });
+    let sent = pair.there.execute(write, region, AT as usize, LEN)?;
+    expect!(sent.is_ok());
 
     for (i, byte) in bytes_of(&into)?.iter().enumerate() {
         expect!(byte == message.get(i).unwrap_or(&0));
@@ -321,16 +342,15 @@ fn staging(here: &Side, there: &mut Side, memory: &DeviceMemory, region: &Arc<Dm
 
 /// Binds device memory and host memory to one key, then unbinds the key.
 fn composite(
-    here: &mut Side,
-    there: &mut Side,
+    pair: &mut Pair,
     key: Mkey<Unbound>,
     memory: Arc<DeviceMemory>,
     region: Arc<DmRegion>,
 ) -> Result {
     const HEAD: [u8; 20] = [100; 20];
 
-    let into = HostBuffer::new(&here.device, HOST_LEN)?;
-    let body = HostBuffer::new(&there.device, HOST_LEN)?;
+    let into = HostBuffer::new(&pair.here.device, HOST_LEN)?;
+    let body = HostBuffer::new(&pair.there.device, HOST_LEN)?;
     fill(&body, 2)?;
     memory.write(10, &HEAD)?;
     let parts = [
@@ -346,8 +366,8 @@ fn composite(
         addr: 0,
         rkey: key.rkey(),
     };
-    let all = Local::Memory(LeafBlock::new(&into, 0, 50));
-    expect!(here.qp.execute(Work::Read, &all, remote)? == Status::SUCCESS);
+    let all = Op::Read(remote);
+    expect!(pair.here.execute(all, &into, 0, 50)?.is_ok());
     for (i, byte) in bytes_of(&into)?.iter().enumerate() {
         let expected = match i {
             0..20 => HEAD.get(i),
@@ -359,31 +379,38 @@ fn composite(
 
     // The unbind releases the MRs.
     let _key = key.unbind()?;
-    expect!(here.qp.execute(Work::Read, &all, remote)? == Status::REMOTE_ACCESS);
-    Qp::connect(&mut here.qp, &mut there.qp)
+    let refused = pair.here.execute(all, &into, 0, 50)?;
+    expect!(refused == Err(Status::REMOTE_ACCESS));
+    pair.connect(Poll::Workqueue)
 }
 
 /// Runs all steps from the device that posts requests to the one that has the memory.
-fn run(here: HeldDevice, there: HeldDevice) -> Result {
-    let mut here = Side::new(here)?;
-    let mut there = Side::new(there)?;
-    Qp::connect(&mut here.qp, &mut there.qp)?;
+fn run(here: HeldDevice, there: HeldDevice, wake: &Arc<Wake>) -> Result {
+    let mut pair = Pair::new(here, there, wake)?;
+    for _ in 0..value(module_parameters::rounds.value()) {
+        pair.connect(Poll::Workqueue)?;
+    }
+    for poll in [Poll::Softirq, Poll::Direct, Poll::Workqueue] {
+        pair.connect(poll)?;
+        verbs::all(&mut pair)?;
+    }
+    pair.connect(Poll::Workqueue)?;
 
-    let host = HostBuffer::new(&here.device, HOST_LEN)?;
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, 0)?;
-    let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
-    counter(&mut here, &host, &memory, &region)?;
-    column(&mut here, &there)?;
-    gather(&mut here, &there)?;
-    staging(&here, &mut there, &memory, &region)?;
-    messages(&mut here, &mut there)?;
-    other_domains(&mut here, &mut there, &region)?;
-    let key = refusals(&here, &there, &memory)?;
-    composite(&mut here, &mut there, key, memory, region)?;
+    let host = HostBuffer::new(&pair.here.device, HOST_LEN)?;
+    let memory = DeviceMemory::new(&pair.there.device, DM_LEN, 3, 0)?;
+    let region = DmRegion::new(&pair.there.pd, &memory, 0, DM_LEN, all_access())?;
+    counter(&mut pair, &host, &memory, &region)?;
+    column(&mut pair)?;
+    gather(&mut pair)?;
+    staging(&mut pair, &memory, &region)?;
+    messages(&mut pair)?;
+    other_domains(&mut pair, &region)?;
+    let key = refusals(&pair, &memory)?;
+    composite(&mut pair, key, memory, region)?;
     // `composite()` has freed the device memory, so allocate some again.
-    let memory = DeviceMemory::new(&there.device, DM_LEN, 3, DM_HOST.into())?;
-    let region = DmRegion::new(&there.pd, &memory, 0, DM_LEN, all_access())?;
-    counter(&mut here, &host, &memory, &region)
+    let memory = DeviceMemory::new(&pair.there.device, DM_LEN, 3, DM_HOST.into())?;
+    let region = DmRegion::new(&pair.there.pd, &memory, 0, DM_LEN, all_access())?;
+    counter(&mut pair, &host, &memory, &region)
 }
 
 struct MkeyUlp {
@@ -394,10 +421,11 @@ struct MkeyUlp {
 
 impl kernel::Module for MkeyUlp {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let devices = Devices::new()?;
+        let wake = Wake::new()?;
+        let devices = Devices::new(&wake)?;
         let here = devices.hold(value(module_parameters::device.value()))?;
         let there = devices.hold(value(module_parameters::peer.value()))?;
-        run(here, there)?;
+        run(here, there, &wake)?;
         pr_info!("device memory and keys work\n");
         Ok(Self { _devices: devices })
     }

@@ -6,9 +6,9 @@ use crate::{
     bindings,
     kernel_ext::rdma::ulp::{
         Access, BindRefused, Bound, DeviceMemory, DevicePd, DmRegion, HostBuffer, Layout,
-        LeafBlock, Local, Mkey, Remote, Right, Unbound, Work,
+        LeafBlock, Mkey, Op, Remote, Right, Unbound, Wr,
     },
-    side::{all_access, Side, DM_LEN, HOST_LEN},
+    side::{all_access, Pair, Step, DM_LEN, HOST_LEN},
 };
 use kernel::{prelude::*, sync::Arc};
 
@@ -29,11 +29,8 @@ pub(crate) fn refused(
 }
 
 /// Checks the errno of refused calls. A refused bind returns the key.
-pub(crate) fn refusals(
-    here: &Side,
-    there: &Side,
-    memory: &Arc<DeviceMemory>,
-) -> Result<Mkey<Unbound>> {
+pub(crate) fn refusals(pair: &Pair, memory: &Arc<DeviceMemory>) -> Result<Mkey<Unbound>> {
+    let Pair { here, there, .. } = pair;
     let no_bytes = DeviceMemory::new(&there.device, 0, 0, 0);
     expect!(no_bytes.err() == Some(EINVAL));
     let node_999 = u64::from(bindings::ib_uverbs_mkey_dm_class_IB_UVERBS_MKEY_DM_NODE) | 1000 << 8;
@@ -73,11 +70,12 @@ pub(crate) fn refusals(
 
 /// Checks that memory of one protection domain is refused in another one, where its number may name
 /// memory that was not lent.
-pub(crate) fn other_domains(here: &mut Side, there: &mut Side, region: &Arc<DmRegion>) -> Result {
+pub(crate) fn other_domains(pair: &mut Pair, region: &Arc<DmRegion>) -> Result {
+    let Pair { here, there, .. } = pair;
     let beside = DevicePd::new(&there.device)?;
     let remote = Remote { addr: 0, rkey: 0 };
-    let of_region = Local::Memory(LeafBlock::new(region, 0, 8));
-    expect!(here.qp.execute(Work::Write, &of_region, remote) == Err(EINVAL));
+    let write = Op::Write(remote);
+    expect!(here.execute(write, region, 0, 8) == Err(EINVAL));
 
     let range = [LeafBlock::new(region, 0, 8)];
     let range = Layout::List(&range);
@@ -95,15 +93,19 @@ pub(crate) fn other_domains(here: &mut Side, there: &mut Side, region: &Arc<DmRe
     let range = Layout::List(&range);
     for pd in [&there.pd, &beside] {
         let key = Mkey::new(pd, 1)?.bind(all_access(), range)?;
-        let of_key = Local::Key(&key, 8);
-        expect!(here.qp.execute(Work::Write, &of_key, remote) == Err(EINVAL));
-        expect!(here.qp.unbind(key).err() == Some(EINVAL));
-        let staged = Mkey::new(pd, 1)?.stage(range)?;
-        expect!(here.qp.bind(staged, all_access()).err() == Some(EINVAL));
+        let mut of_key = Wr::with_key(Step, key)?;
+        of_key.add_own(8)?;
+        let refused = here.link.as_ref().ok_or(EIO)?.post(of_key, write);
+        let refused = refused.err().ok_or(EIO)?;
+        expect!(refused.error == EINVAL);
+        expect!(here.post(refused.wr, Op::Invalidate) == Err(EINVAL));
+        let staged = Wr::with_key(Step, Mkey::new(pd, 1)?.stage(range)?)?;
+        expect!(here.post(staged, Op::Register(all_access())) == Err(EINVAL));
     }
     // Of the same device.
     let key = Mkey::new(&beside, 1)?.bind(all_access(), range)?;
-    let of_key = Local::Key(&key, 8);
-    expect!(there.qp.execute(Work::Write, &of_key, remote) == Err(EINVAL));
+    let mut of_key = Wr::with_key(Step, key)?;
+    of_key.add_own(8)?;
+    expect!(there.post(of_key, write) == Err(EINVAL));
     Ok(())
 }

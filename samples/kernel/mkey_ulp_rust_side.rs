@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shared by the parts of the sample: a device with a queue pair, sizes and a check.
+//! Shared by the parts of the sample: two devices with a connection, sizes and a check.
 
-use crate::kernel_ext::rdma::ulp::{Access, Cq, DevicePd, HeldDevice, Qp, Right};
+use crate::kernel_ext::{
+    rdma::ulp::{
+        Access, Connected, Depth, DevicePd, Done, Endpoint, HeldDevice, LeafMemory, Link, Listener,
+        Net, NoPages, Op, Poll, Queue, Request, Right, Status, Wr,
+    },
+    sync::lock::{new_irq_lock, IrqLock},
+    thread::Wake,
+};
+use core::net::SocketAddrV4;
 use kernel::{prelude::*, sync::Arc};
 
 /// Returns `EIO` from the caller, and logs the line, unless the condition holds.
@@ -20,24 +28,204 @@ macro_rules! expect {
 pub(crate) const DM_LEN: u64 = 4096;
 /// The bytes of a buffer of host memory.
 pub(crate) const HOST_LEN: usize = 4096;
+/// The bytes of an inline request.
+pub(crate) const INLINE: u32 = 64;
+/// The requests, and the receives, that may be in flight.
+const DEPTH: u32 = 8;
+/// The port at which the second device listens.
+const PORT: u16 = 18518;
 
 /// Returns the access flags of keys and MRs in this sample.
 pub(crate) fn all_access() -> Access {
     Access::from(Right::LocalWrite) | Right::RemoteWrite | Right::RemoteRead | Right::RemoteAtomic
 }
 
-/// A device with a queue pair.
+/// A request of this sample.
+pub(crate) struct Step;
+
+/// A request that has completed.
+pub(crate) struct Completed {
+    pub(crate) wr: KBox<Wr<Step>>,
+    pub(crate) is_recv: bool,
+    pub(crate) result: Result<u32, Status>,
+    pub(crate) immediate: Option<u32>,
+}
+
+/// What completions leave for the thread.
+pub(crate) struct Inbox {
+    completed: KVec<Completed>,
+    /// A key that the other side may invalidate, and `true` when it has.
+    pub(crate) lent: Option<(KBox<Wr<Step>>, bool)>,
+}
+
+/// The data of a connection.
+#[pin_data]
+pub(crate) struct Session {
+    #[pin]
+    pub(crate) inbox: IrqLock<Inbox>,
+    wake: Arc<Wake>,
+}
+
+impl Session {
+    fn take(&self, is_recv: bool) -> Option<Completed> {
+        let completed = &mut self.inbox.lock().completed;
+        let at = completed.iter().position(|each| each.is_recv == is_recv)?;
+        completed.remove(at).ok()
+    }
+}
+
+impl Request for Step {
+    type Session = Arc<Session>;
+    type Pages = NoPages;
+
+    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, done: Done<'_>) {
+        let session = qp.session();
+        let mut inbox = session.inbox.lock();
+        if let (Some(proof), Some((wr, is_invalid))) = (&done.invalidated, &mut inbox.lent) {
+            *is_invalid = wr.invalidated(proof);
+        }
+        // There is room for all requests of a connection.
+        let _ = inbox.completed.push_within_capacity(Completed {
+            wr,
+            is_recv: matches!(done.op, Op::Recv),
+            result: done.result,
+            immediate: done.immediate,
+        });
+        drop(inbox);
+        session.wake.wake();
+    }
+}
+
+/// A device with one side of a connection.
 pub(crate) struct Side {
     pub(crate) device: HeldDevice,
     pub(crate) pd: Arc<DevicePd>,
-    pub(crate) qp: Qp,
+    pub(crate) session: Arc<Session>,
+    pub(crate) link: Option<Link<Arc<Session>, Connected>>,
 }
 
 impl Side {
-    /// Opens the device: a protection domain, and a queue pair that is not connected.
-    pub(crate) fn new(device: HeldDevice) -> Result<Self> {
-        let pd = DevicePd::new(&device)?;
-        let qp = Qp::new(&pd, Cq::new(&device, 4)?)?;
-        Ok(Self { device, pd, qp })
+    fn new(device: HeldDevice, wake: &Arc<Wake>) -> Result<Self> {
+        let inbox = Inbox {
+            completed: KVec::with_capacity(2 * DEPTH as usize, GFP_KERNEL)?,
+            lent: None,
+        };
+        Ok(Self {
+            pd: DevicePd::new(&device)?,
+            device,
+            session: Arc::pin_init(
+                pin_init!(Session {
+                    inbox <- new_irq_lock!(inbox, "Session::inbox"),
+                    wake: wake.clone(),
+                }),
+                GFP_KERNEL,
+            )?,
+            link: None,
+        })
+    }
+
+    /// Drops the connection, then the requests that it has returned.
+    fn disconnect(&mut self) {
+        self.link = None;
+        while self.session.take(false).is_some() || self.session.take(true).is_some() {}
+    }
+
+    /// Posts a request.
+    pub(crate) fn post(&self, wr: KBox<Wr<Step>>, op: Op) -> Result {
+        Ok(self.link.as_ref().ok_or(EPIPE)?.post(wr, op)?)
+    }
+
+    /// Waits for a receive, or for another request. If the connection is lost, drops it first.
+    pub(crate) fn wait(&mut self, is_recv: bool) -> Result<Completed> {
+        loop {
+            if let Some(completed) = self.session.take(is_recv) {
+                return Ok(completed);
+            }
+            let Some(link) = self.link.take_if(|link| link.is_lost()) else {
+                let link = self.link.as_ref().ok_or(EPIPE)?;
+                if link.poll(DEPTH as u16) == 0 {
+                    self.session.wake.wait(100);
+                }
+                continue;
+            };
+            // This returns all requests.
+            drop(link);
+        }
+    }
+
+    /// Posts a request and waits for it.
+    pub(crate) fn run(&mut self, wr: KBox<Wr<Step>>, op: Op) -> Result<Completed> {
+        self.post(wr, op)?;
+        self.wait(false)
+    }
+
+    /// Posts a request with one segment, and waits for it. Returns its result.
+    pub(crate) fn execute(
+        &mut self,
+        op: Op,
+        leaf: impl Into<LeafMemory>,
+        offset: usize,
+        len: usize,
+    ) -> Result<Result<u32, Status>> {
+        let mut wr = Wr::new(Step, None)?;
+        wr.add(leaf, offset, len)?;
+        Ok(self.run(wr, op)?.result)
+    }
+}
+
+/// Two devices with a connection. The first one posts most requests.
+pub(crate) struct Pair {
+    pub(crate) here: Side,
+    pub(crate) there: Side,
+    net: Net,
+    to: SocketAddrV4,
+    listener: Listener,
+    wake: Arc<Wake>,
+}
+
+impl Pair {
+    pub(crate) fn new(here: HeldDevice, there: HeldDevice, wake: &Arc<Wake>) -> Result<Self> {
+        let (net, _) = here.address()?;
+        let (far_net, address) = there.address()?;
+        Ok(Self {
+            here: Side::new(here, wake)?,
+            there: Side::new(there, wake)?,
+            net,
+            to: SocketAddrV4::new(address, PORT),
+            listener: Listener::new(&far_net, PORT, wake)?,
+            wake: wake.clone(),
+        })
+    }
+
+    /// Connects, also again after an error.
+    pub(crate) fn connect(&mut self, poll: Poll) -> Result {
+        let depth = Depth {
+            send: DEPTH,
+            recv: DEPTH,
+            inline: INLINE,
+            poll,
+        };
+        let (here, there) = (&mut self.here, &mut self.there);
+        here.disconnect();
+        there.disconnect();
+        if here.device.is_leaving() || there.device.is_leaving() {
+            return Err(ENODEV);
+        }
+        let endpoint = Endpoint::resolve(&self.net, self.to, &self.wake)?;
+        let link = Link::new(endpoint, &here.pd, &depth, here.session.clone())?;
+        let asked = link.request(&[])?;
+        let mut endpoint = None;
+        for _ in 0..50 {
+            endpoint = self.listener.next();
+            if endpoint.is_some() {
+                break;
+            }
+            self.wake.wait(100);
+        }
+        let endpoint = endpoint.ok_or(ETIMEDOUT)?;
+        let link = Link::new(endpoint, &there.pd, &depth, there.session.clone())?;
+        there.link = Some(link.accept(&[])?);
+        here.link = Some(asked.wait()?);
+        Ok(())
     }
 }

@@ -16,6 +16,8 @@ use kernel::{prelude::*, sync::Arc};
 pub(crate) struct Active;
 /// The side that accepts.
 pub(crate) struct Passive;
+/// The side that connects has asked the other side.
+pub(crate) struct Requested;
 /// Connected.
 pub(crate) struct Connected;
 

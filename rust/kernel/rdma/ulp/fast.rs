@@ -3,10 +3,7 @@
 //! Fast registration of pages that others own.
 
 use super::{pd::PdMr, DevicePd, HeldDevice, Remote};
-use crate::{
-    bindings,
-    kernel_ext::rdma::{mr_key, Device},
-};
+use crate::{bindings, kernel_ext::rdma::mr_key};
 use core::ptr;
 use kernel::{dma::DataDirection, error::to_result, ffi::c_int, prelude::*, sync::Arc};
 
@@ -222,15 +219,7 @@ impl<P: Pages> FastMr<P> {
         self.pages
     }
 
-    pub(super) fn device(&self) -> &Device {
-        self.mr.device()
-    }
-
-    pub(super) fn rkey(&self) -> u32 {
-        self.mr.rkey()
-    }
-
-    pub(super) fn as_raw(&self) -> *mut bindings::ib_mr {
-        self.mr.as_raw()
+    pub(super) fn mr(&self) -> &PdMr {
+        &self.mr
     }
 }

@@ -19,7 +19,7 @@ use kernel::{
     str::CStrExt,
     sync::{
         atomic::{ordering, Atomic},
-        Arc, CondVar, Mutex,
+        Arc, CondVar, CondVarTimeoutResult, Mutex,
     },
     time::msecs_to_jiffies,
 };
@@ -53,6 +53,18 @@ impl Net {
         let raw = unsafe { bindings::rdma_current_net() };
         // INVARIANT: The helper takes a reference.
         Ok(Self(NonNull::new(raw).ok_or(ESRCH)?))
+    }
+
+    /// Returns the namespace of the network device of a GID, if it has one.
+    ///
+    /// # Safety
+    ///
+    /// `attr` must be valid.
+    pub(super) unsafe fn of_gid(attr: *const bindings::ib_gid_attr) -> Option<Self> {
+        // SAFETY: By the safety requirement.
+        let raw = unsafe { bindings::rdma_gid_net(attr) };
+        // INVARIANT: The helper takes a reference.
+        NonNull::new(raw).map(Self)
     }
 }
 
@@ -229,18 +241,35 @@ impl RawId {
         self.raw.as_ptr()
     }
 
+    /// Begins a step with `begin`.
+    fn begin(&self, begin: impl FnOnce(*mut bindings::rdma_cm_id) -> c_int) -> Result {
+        self.events.state.lock().step = None;
+        to_result(begin(self.as_raw()))
+    }
+
+    /// Waits for the result of a step.
+    pub(super) fn wait(&self) -> Result {
+        let mut left = msecs_to_jiffies(STEP_MS);
+        let mut state = self.events.state.lock();
+        loop {
+            if let Some(result) = state.step.take() {
+                return result;
+            }
+            let changed = &self.events.changed;
+            match changed.wait_interruptible_timeout(&mut state, left) {
+                CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
+                CondVarTimeoutResult::Timeout => {
+                    return state.step.take().unwrap_or(Err(ETIMEDOUT))
+                }
+                CondVarTimeoutResult::Signal { .. } => return Err(EINTR),
+            }
+        }
+    }
+
     /// Begins a step with `begin`, and waits for its result.
     fn step(&self, begin: impl FnOnce(*mut bindings::rdma_cm_id) -> c_int) -> Result {
-        self.events.state.lock().step = None;
-        to_result(begin(self.as_raw()))?;
-        let mut state = self.events.state.lock();
-        if state.step.is_none() {
-            let timeout = msecs_to_jiffies(STEP_MS);
-            let changed = &self.events.changed;
-            // Without a result, the step took too long or a signal is pending.
-            let _ = changed.wait_interruptible_timeout(&mut state, timeout);
-        }
-        state.step.take().unwrap_or(Err(ETIMEDOUT))
+        self.begin(begin)?;
+        self.wait()
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -331,10 +360,11 @@ impl RawId {
         self.step(|id| unsafe { bindings::rdma_resolve_route(id, STEP_MS as usize) })
     }
 
+    /// Asks the other side to connect. [`Self::wait`] waits for the result.
     pub(super) fn connect(&self, private: &[u8]) -> Result {
         let mut param = parameters(private)?;
         // SAFETY: The id is valid, and `private` lives until the call has copied it.
-        self.step(|id| unsafe { bindings::rdma_connect(id, &mut param) })
+        self.begin(|id| unsafe { bindings::rdma_connect(id, &mut param) })
     }
 
     pub(super) fn accept(&self, private: &[u8]) -> Result {

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h)
 
-use super::{pd::PdMr, Access, DevicePd, DmRegion, HostBuffer};
+use super::{fast::State, pd::PdMr, Access, DevicePd, DmRegion, HostBuffer};
 use crate::{
     bindings,
     kernel_ext::rdma::{mr_key, Pd},
@@ -226,7 +226,7 @@ pub(crate) struct Unbound;
 
 /// The state of a key to which leaves are bound. It holds the leaves.
 pub(crate) struct Bound {
-    _leaves: KVec<LeafMemory>,
+    leaves: KVec<LeafMemory>,
 }
 
 /// The state of a key for which a layout is staged, and to which nothing is bound. It holds the
@@ -235,12 +235,18 @@ pub(crate) struct Staged {
     leaves: KVec<LeafMemory>,
 }
 
+/// The state of a key that belongs to a request, which registers and invalidates it.
+pub(crate) struct Posted {
+    leaves: KVec<LeafMemory>,
+    pub(super) state: State,
+}
+
 /// A key. Dropping it deregisters the key.
-pub(crate) struct Mkey<State> {
+pub(crate) struct Mkey<S> {
     // Fields drop in declaration order: the key before its leaves.
     mr: PdMr,
     base: u64,
-    state: State,
+    pub(super) state: S,
 }
 
 /// A bind that was refused, and the key, which is unchanged.
@@ -290,12 +296,12 @@ impl Mkey<Unbound> {
         layout: Layout<'_>,
     ) -> Result<Mkey<Bound>, BindRefused> {
         match layout.apply(&self.mr, self.base, Some(access)) {
-            Ok(leaves) => Ok(self.with(Bound { _leaves: leaves })),
+            Ok(leaves) => Ok(self.with(|_| Bound { leaves })),
             Err(error) => Err(BindRefused { key: self, error }),
         }
     }
 
-    /// Stages `layout` under the next rkey of the key, for [`Qp::bind`](super::Qp::bind).
+    /// Stages `layout` under the next rkey of the key, for [`Op::Register`](super::Op::Register).
     ///
     /// # Errors
     ///
@@ -303,31 +309,48 @@ impl Mkey<Unbound> {
     pub(crate) fn stage(self, layout: Layout<'_>) -> Result<Mkey<Staged>, BindRefused> {
         self.mr.set_key(mr_key::next(self.mr.rkey()));
         match layout.apply(&self.mr, self.base, None) {
-            Ok(leaves) => Ok(self.with(Staged { leaves })),
+            Ok(leaves) => Ok(self.with(|_| Staged { leaves })),
             Err(error) => Err(BindRefused { key: self, error }),
         }
     }
 }
 
-impl Mkey<Staged> {
-    /// Returns the key in its state after REG_MR has succeeded.
-    pub(super) fn into_bound(self) -> Mkey<Bound> {
-        Mkey {
-            mr: self.mr,
-            base: self.base,
-            state: Bound {
-                _leaves: self.state.leaves,
-            },
-        }
+impl From<Mkey<Staged>> for Mkey<Posted> {
+    /// Makes a key that a request can register.
+    fn from(key: Mkey<Staged>) -> Self {
+        key.with(|staged| Posted {
+            leaves: staged.leaves,
+            state: State::Mapped,
+        })
     }
+}
 
-    /// Drops the staged layout, and unbinds the key if the request has bound it.
+impl From<Mkey<Bound>> for Mkey<Posted> {
+    /// Makes a key that a request can use and invalidate.
+    fn from(key: Mkey<Bound>) -> Self {
+        key.with(|bound| Posted {
+            leaves: bound.leaves,
+            state: State::Registered,
+        })
+    }
+}
+
+impl Mkey<Posted> {
+    /// Drops the staged layout, or unbinds the key if a request may have bound it and none has
+    /// invalidated it.
     ///
     /// # Errors
     ///
     /// The errors of `ib_unbind_mkey()`. The key is dropped then.
-    pub(crate) fn unstage(self) -> Result<Mkey<Unbound>> {
-        self.into_bound().unbind()
+    pub(crate) fn unbind(self) -> Result<Mkey<Unbound>> {
+        let is_free = self.state.state == State::Free;
+        let key = self.with(|posted| Bound {
+            leaves: posted.leaves,
+        });
+        match is_free {
+            true => Ok(key.with(|_| Unbound)),
+            false => key.unbind(),
+        }
     }
 }
 
@@ -340,21 +363,16 @@ impl Mkey<Bound> {
     pub(crate) fn unbind(self) -> Result<Mkey<Unbound>> {
         // SAFETY: The key is valid.
         to_result(unsafe { bindings::ib_unbind_mkey(self.mr.as_raw()) })?;
-        Ok(self.with(Unbound))
-    }
-
-    /// Returns the key in its state after LOCAL_INV has succeeded.
-    pub(super) fn into_unbound(self) -> Mkey<Unbound> {
-        self.with(Unbound)
+        Ok(self.with(|_| Unbound))
     }
 }
 
-impl<State> Mkey<State> {
-    fn with<New>(self, state: New) -> Mkey<New> {
+impl<S> Mkey<S> {
+    fn with<New>(self, state: impl FnOnce(S) -> New) -> Mkey<New> {
         Mkey {
             mr: self.mr,
             base: self.base,
-            state,
+            state: state(self.state),
         }
     }
 

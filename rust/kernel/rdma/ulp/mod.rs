@@ -8,8 +8,8 @@
 //! | `pd.rs` | protection domains, MRs in them, and memory of the host that devices access |
 //! | `dm.rs` | device memory and MRs over it |
 //! | `mkey.rs` | keys: unbound, bound, and with a staged layout |
-//! | `qp.rs` | completion queues and reliable queue pairs |
 //! | `id.rs`, `cm.rs` | ids of `rdma_cm`; the sides of a connection before it is made |
+//! | `wr.rs` | requests and their completions |
 //! | `link.rs` | connected queue pairs with many requests in flight |
 //! | `fast.rs` | fast registration of pages |
 //!
@@ -31,18 +31,20 @@ mod id;
 mod link;
 mod mkey;
 mod pd;
-mod qp;
+mod wr;
 
 pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
-pub(crate) use cm::{Active, Connected, Endpoint, Listener, Passive};
+pub(crate) use cm::{Active, Connected, Endpoint, Listener, Passive, Requested};
 pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use dm::{DeviceMemory, DmRegion};
 pub(crate) use fast::{FastMr, NoPages, Pages, ScatterList};
 pub(crate) use id::{Net, PRIVATE_MAX};
-pub(crate) use link::{Depth, Done, Link, Op, Queue, Refused, Request, Wr, MAX_SEGMENTS};
-pub(crate) use mkey::{BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Staged, Unbound};
+pub(crate) use link::{Depth, Link, Poll, Queue, Refused};
+pub(crate) use mkey::{
+    BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Posted, Staged, Unbound,
+};
 pub(crate) use pd::{DevicePd, HostBuffer, HostMemory};
-pub(crate) use qp::{Cq, Local, Qp, Remote, Status, Work};
+pub(crate) use wr::{Done, Invalidated, Op, Remote, Request, Status, Wr, MAX_SEGMENTS};
 
 /// The module's name. `rdma resource` shows it as the owner of an object.
 const NAME: &kernel::str::CStr = <crate::LocalModule as kernel::ModuleMetadata>::NAME;

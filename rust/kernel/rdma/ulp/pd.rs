@@ -166,6 +166,11 @@ impl HostBuffer {
         self.addr
     }
 
+    /// Returns the address of the first byte for the processor.
+    pub(super) fn start(&self) -> u64 {
+        self.memory.0.as_ptr() as u64
+    }
+
     /// Calls `copy` with the address of `len` bytes at `offset`, between a synchronisation for the
     /// processor and one for the device.
     fn access(&self, offset: usize, len: usize, copy: impl FnOnce(*mut u8)) -> Result {

@@ -18,10 +18,11 @@ declare -A ulp=(
 [[ -e ${ulp[rust]} ]] || skip_all "no mkey_ulp_rust.ko; MKEY_ULP_RUST= names it"
 [[ -e ${MKEY_SKELETON:-${MODULE_DIR-}/samples/kernel/mkey_skeleton.ko} ]] || skip_all "no mkey_skeleton.ko; MKEY_SKELETON= names it"
 
-# ulp_load KIND HERE THERE: if it fails, the kernel's log says why
+# ulp_load KIND HERE THERE [PARAMETER]: if it fails, the kernel's log says why
 ulp_load() {
 	local rc=0
-	insmod "${ulp[$1]}" device="$2" peer="$3" || rc=$?
+	modprobe -q rdma_cm || true
+	insmod "${ulp[$1]}" device="$2" peer="$3" ${4:+"$4"} || rc=$?
 	((rc == 0)) || { dmesg | grep mkey_ulp | tail -n 3; return "$rc"; }
 }
 # The log shows whether all objects were freed.
@@ -51,23 +52,39 @@ device_goes() {
 	rmmod mkey_ulp_rust && ((rc == 0))
 }
 
-# Packets do not arrive, so the module waits for a while, and deleting the device must
-# wait for it. Otherwise rxe and ib_core warn about objects that are left.
-device_is_held() {
+# The module connects again and again. Deleting the device must tell it, and wait for it. Otherwise
+# rxe and ib_core warn about objects that are left.
+device_is_told() {
 	local warnings n user rc=0 i
 	warnings=$(dmesg | grep -c WARNING:)
 	third_up || return
 	n=$(number_of rxe_ulp)
-	insmod "${ulp[rust]}" device="$n" peer="$n" & user=$!
+	insmod "${ulp[rust]}" device="$n" peer="$n" rounds=1000000000 2>/dev/null & user=$!
+	# rdma_cm owns the queue pairs.
 	for ((i = 0; i < 1800; i++)); do
-		rdma resource show qp link rxe_ulp/1 | grep -q mkey_ulp_rust && break
+		rdma resource show pd dev rxe_ulp | grep -q mkey_ulp_rust && break
+		kill -0 $user 2>/dev/null || { i=1800; break; }
 		sleep 0.1
 	done
-	((i < 1800)) || { echo "it has no queue pair"; rc=1; }
+	((i < 1800)) || { echo "it has no protection domain"; rc=1; }
 	third_down || rc=$?
 	! wait "$user" || { rmmod mkey_ulp_rust; echo "it loaded"; rc=1; }
 	(($(dmesg | grep -c WARNING:) == warnings)) || { echo "warnings in the log"; rc=1; }
 	return "$rc"
+}
+
+# Connections leave no object, and less than 256 bytes of slab for each.
+rounds=200
+((${MKEY_TEST_LONG:-0} == 0)) || rounds=10000
+objects() { rdma resource show | grep -E "(${dev[0]}|${dev[1]}):"; }
+slab() { sed -n 's/^SUnreclaim: *\([0-9]*\) kB/\1/p' /proc/meminfo; }
+connects() {
+	local before kib
+	ulp_run rust "${number[@]}" && before=$(objects) && kib=$(slab) &&
+		ulp_load rust "${number[@]}" rounds=$rounds && rmmod mkey_ulp_rust || return
+	diff <(echo "$before") <(objects) || return
+	kib=$(($(slab) - kib))
+	((kib < 2048 + rounds / 4)) || { echo "$kib KiB more slab after $rounds connections"; return 1; }
 }
 
 # The skeleton loads only if its client has read the server's memory by the rkey.
@@ -90,7 +107,7 @@ skeleton_loses_its_device() {
 	rmmod mkey_skeleton && ((rc == 0))
 }
 
-plan 14
+plan 15
 check "in C" ulp_run c "${dev[0]}" "${dev[1]}"
 check "in C, the other way" ulp_run c "${dev[1]}" "${dev[0]}"
 check "in C, again" ulp_run c "${dev[0]}" "${dev[1]}"
@@ -100,7 +117,8 @@ check "in Rust, the other way" ulp_run rust "${number[1]}" "${number[0]}"
 check "in Rust, again" ulp_run rust "${number[0]}" "${number[1]}"
 check "in Rust, without a device it is refused" refused rust "${number[0]}" 4000000
 check "in Rust, while another device comes and goes" device_goes
-check "in Rust, a device is not deleted while it is used" device_is_held
+check "in Rust, a device is deleted while it is used" device_is_told
+check "in Rust, $rounds connections leave nothing" connects
 check "the skeleton" skeleton_works
 check "the skeleton, at what is no address" skeleton_refused x
 check "the skeleton, at an address of another machine" skeleton_refused 10.77.0.1

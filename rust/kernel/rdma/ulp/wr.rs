@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests, which own what they use until they complete.
+//!
+//! Posting gives the box of a request to the queue pair, and the completion gives it to
+//! [`Request::done`]. So nothing that a device may access is freed or changed meanwhile.
+
+use super::{
+    fast::{Pages, State},
+    mkey::Posted,
+    pd::PdMr,
+    Access, DevicePd, FastMr, LeafMemory, Mkey, Queue,
+};
+use crate::bindings;
+use core::ptr;
+use kernel::{ffi::c_int, prelude::*};
+
+/// The largest number of segments of a request.
+pub(crate) const MAX_SEGMENTS: usize = 8;
+
+/// The ULP's part of a request.
+pub(crate) trait Request: Send + Sized + 'static {
+    /// The data of the connection.
+    type Session: Send + Sync + 'static;
+    /// The owner of the pages that the request registers.
+    type Pages: Pages;
+
+    /// Called when the request has completed, or was flushed after an error. It may sleep for a
+    /// short time, but not with [`Poll::Softirq`](super::Poll::Softirq).
+    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Self::Session>, done: Done<'_>);
+}
+
+/// The status of a completed work request, `enum ib_wc_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status(bindings::ib_wc_status);
+
+impl Status {
+    /// A key could not be bound.
+    pub(crate) const BIND: Self = Self(bindings::ib_wc_status_IB_WC_MW_BIND_ERR);
+    /// The remote side does not allow the access.
+    pub(crate) const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
+    /// The queue pair failed before the request ran.
+    pub(crate) const FLUSHED: Self = Self(bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR);
+}
+
+/// The remote side of a transfer.
+#[derive(Clone, Copy)]
+pub(crate) struct Remote {
+    /// The address. For device memory it is an offset.
+    pub(crate) addr: u64,
+    /// The rkey.
+    pub(crate) rkey: u32,
+}
+
+/// An operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Op {
+    /// Receives a message into the segments.
+    Recv,
+    /// Sends the segments as a message.
+    Send,
+    /// Sends, and gives the receiver a number.
+    SendImmediate(u32),
+    /// Sends, and invalidates an rkey of the receiver.
+    SendInvalidate(u32),
+    /// Writes the segments to the remote side.
+    Write(Remote),
+    /// Writes, and then gives a number to a receive of the remote side.
+    WriteImmediate(Remote, u32),
+    /// Reads from the remote side into the segments.
+    Read(Remote),
+    /// Adds to the 8 bytes at the remote side. Their old value is written to the segment.
+    FetchAdd(Remote, u64),
+    /// Replaces the 8 bytes at the remote side if they have the first value. Their old value is
+    /// written to the segment.
+    CompareSwap(Remote, u64, u64),
+    /// Registers the MR or the key of the request: REG_MR.
+    Register(Access),
+    /// Registers the MR or the key of the request, then sends the segments: REG_MR and SEND.
+    RegisterAndSend(Access),
+    /// Invalidates the MR or the key of the request: LOCAL_INV.
+    Invalidate,
+}
+
+/// The proof that the remote side has invalidated an rkey. It ends with the completion that had it,
+/// so it is not used for a later registration that has the same rkey.
+pub(crate) struct Invalidated<'a> {
+    rkey: u32,
+    pd: &'a DevicePd,
+}
+
+/// The result of a request.
+pub(crate) struct Done<'a> {
+    /// The operation that was posted.
+    pub(crate) op: Op,
+    /// The number of bytes that a receive got, or the status of an error.
+    pub(crate) result: Result<u32, Status>,
+    /// The number that came with a message or a write.
+    pub(crate) immediate: Option<u32>,
+    /// The rkey that a message invalidated.
+    pub(crate) invalidated: Option<Invalidated<'a>>,
+}
+
+/// Bytes of a leaf, or of the MR or key of the request.
+struct Segment {
+    leaf: Option<LeafMemory>,
+    offset: usize,
+    len: usize,
+}
+
+/// The MR or the key of a request.
+enum Own<P: Pages> {
+    Nothing,
+    Pages(FastMr<P>),
+    Key(Mkey<Posted>),
+}
+
+impl<P: Pages> Own<P> {
+    /// Returns the MR and its first address.
+    fn mr(&self) -> Option<(&PdMr, u64)> {
+        match self {
+            Self::Nothing => None,
+            Self::Pages(mr) => Some((mr.mr(), mr.mr().iova())),
+            Self::Key(key) => Some((key.mr(), key.base())),
+        }
+    }
+
+    fn state(&self) -> State {
+        match self {
+            Self::Nothing => State::Free,
+            Self::Pages(mr) => mr.state,
+            Self::Key(key) => key.state.state,
+        }
+    }
+
+    fn set_state(&mut self, state: State) {
+        match self {
+            Self::Nothing => (),
+            Self::Pages(mr) => mr.state = state,
+            Self::Key(key) => key.state.state = state,
+        }
+    }
+}
+
+/// The first field of a request, which does not depend on its type.
+#[repr(C)]
+pub(super) struct Head {
+    // First, so that the address of the request is that of its `ib_cqe`, and of this.
+    pub(super) cqe: bindings::ib_cqe,
+    /// The next request of a list of the queue pair.
+    pub(super) next: *mut Head,
+}
+
+// SAFETY: Only the queue pair that owns the request uses the pointer.
+unsafe impl core::marker::Send for Head {}
+
+/// A request, with all that it uses.
+#[repr(C)]
+pub(crate) struct Wr<W: Request> {
+    head: Head,
+    op: Op,
+    segments: KVec<Segment>,
+    own: Own<W::Pages>,
+    /// The request begins after all earlier READs and atomics have ended.
+    pub(crate) fence: bool,
+    /// The segments are copied when the request is posted.
+    pub(crate) inline: bool,
+    /// The data of the ULP.
+    pub(crate) work: W,
+}
+
+impl<W: Request> Wr<W> {
+    /// Makes a request without segments.
+    pub(crate) fn new(work: W, mr: Option<FastMr<W::Pages>>) -> Result<KBox<Self>> {
+        let wr = Self {
+            head: Head {
+                cqe: bindings::ib_cqe {
+                    done: Some(done::<W>),
+                },
+                next: ptr::null_mut(),
+            },
+            op: Op::Recv,
+            segments: KVec::with_capacity(MAX_SEGMENTS, GFP_KERNEL)?,
+            own: mr.map_or(Own::Nothing, Own::Pages),
+            fence: false,
+            inline: false,
+            work,
+        };
+        Ok(KBox::new(wr, GFP_KERNEL)?)
+    }
+
+    /// Makes a request for a key without segments.
+    pub(crate) fn with_key(work: W, key: impl Into<Mkey<Posted>>) -> Result<KBox<Self>> {
+        let mut wr = Self::new(work, None)?;
+        wr.own = Own::Key(key.into());
+        Ok(wr)
+    }
+
+    /// Removes all segments.
+    pub(crate) fn clear(&mut self) {
+        self.segments.clear();
+    }
+
+    /// Adds `len` bytes from `offset` on. Does not allocate.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` for bytes outside host memory, `ENOSPC` for too many segments.
+    pub(crate) fn add(&mut self, leaf: impl Into<LeafMemory>, offset: usize, len: usize) -> Result {
+        let leaf = leaf.into();
+        if let LeafMemory::Host(buffer) = &leaf {
+            if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
+                return Err(ERANGE);
+            }
+        }
+        self.push(Some(leaf), offset, len)
+    }
+
+    /// Adds the first `len` bytes of the MR or the key of the request.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` for too many segments.
+    pub(crate) fn add_own(&mut self, len: usize) -> Result {
+        self.push(None, 0, len)
+    }
+
+    fn push(&mut self, leaf: Option<LeafMemory>, offset: usize, len: usize) -> Result {
+        let segment = Segment { leaf, offset, len };
+        self.segments
+            .push_within_capacity(segment)
+            .map_err(|_| ENOSPC)
+    }
+
+    /// Returns the MR.
+    pub(crate) fn mr(&mut self) -> Option<&mut FastMr<W::Pages>> {
+        match &mut self.own {
+            Own::Pages(mr) => Some(mr),
+            _ => None,
+        }
+    }
+
+    /// Returns the rkey of the MR or of the key, or 0 without one.
+    pub(crate) fn rkey(&self) -> u32 {
+        self.own.mr().map_or(0, |(mr, _)| mr.rkey())
+    }
+
+    /// Takes the key out of the request.
+    pub(crate) fn take_key(&mut self) -> Option<Mkey<Posted>> {
+        match core::mem::replace(&mut self.own, Own::Nothing) {
+            Own::Key(key) => Some(key),
+            other => {
+                self.own = other;
+                None
+            }
+        }
+    }
+
+    /// Tells the request that the remote side has invalidated the rkey. Returns `true` if it is that
+    /// of the MR or of the key, whose pages or leaves can be released then.
+    pub(crate) fn invalidated(&mut self, proof: &Invalidated<'_>) -> bool {
+        let own = self.own.mr();
+        let ours =
+            own.is_some_and(|(mr, _)| mr.rkey() == proof.rkey && ptr::eq(mr.pd(), &**proof.pd));
+        let ours = ours && self.own.state() == State::Registered;
+        if ours {
+            self.own.set_state(State::Free);
+        }
+        ours
+    }
+
+    /// Deregisters the MR and returns its pages. Sleeps.
+    pub(crate) fn into_pages(this: KBox<Self>) -> Option<W::Pages> {
+        match KBox::into_inner(this).own {
+            Own::Pages(mr) => mr.into_pages(),
+            _ => None,
+        }
+    }
+
+    /// Checks the request and lists its segments. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// See [`Refused`](super::Refused).
+    pub(super) fn prepare(
+        &self,
+        op: Op,
+        pd: &DevicePd,
+        max_inline: u32,
+        to: &mut [bindings::ib_sge],
+    ) -> Result<c_int> {
+        let own = self.own.mr();
+        let state = self.own.state();
+        let data = match op {
+            _ if own.is_some_and(|(mr, _)| !ptr::eq(mr.pd(), &**pd)) => return Err(EINVAL),
+            Op::Register(_) | Op::RegisterAndSend(_) if state != State::Mapped => {
+                return Err(EINVAL)
+            }
+            Op::Invalidate if state != State::Registered => return Err(EINVAL),
+            Op::Register(_) | Op::Invalidate => &[],
+            _ => &*self.segments,
+        };
+        let mut total = 0u64;
+        for (segment, to) in data.iter().zip(to) {
+            let offset = segment.offset as u64;
+            let (addr, lkey) = match (&segment.leaf, own) {
+                (None, Some((mr, base))) => (base.wrapping_add(offset), mr.lkey()),
+                (Some(LeafMemory::Dm(region)), _) if ptr::eq(region.mr().pd(), &**pd) => {
+                    (offset, region.mr().lkey())
+                }
+                (Some(LeafMemory::Host(buffer)), _)
+                    if ptr::eq(&raw const **buffer.device(), pd.device()) =>
+                {
+                    let start = match self.inline {
+                        true => buffer.start(),
+                        false => buffer.addr(),
+                    };
+                    (start + offset, pd.local_dma_lkey())
+                }
+                _ => return Err(EINVAL),
+            };
+            // The processor copies the bytes, so they are the host's.
+            if self.inline && !matches!(segment.leaf, Some(LeafMemory::Host(_))) {
+                return Err(EINVAL);
+            }
+            total += segment.len as u64;
+            *to = bindings::ib_sge {
+                addr,
+                length: u32::try_from(segment.len)?,
+                lkey,
+            };
+        }
+        let sends = matches!(
+            op,
+            Op::Send
+                | Op::SendImmediate(_)
+                | Op::SendInvalidate(_)
+                | Op::Write(_)
+                | Op::WriteImmediate(..)
+        );
+        match op {
+            _ if self.inline && !(sends && total <= max_inline.into()) => Err(EINVAL),
+            Op::FetchAdd(remote, _) | Op::CompareSwap(remote, ..)
+                if data.len() != 1 || total != 8 || remote.addr % 8 != 0 =>
+            {
+                Err(EINVAL)
+            }
+            _ => Ok(data.len() as c_int),
+        }
+    }
+
+    /// Gives the request to a device. Returns 0 or an error, and `true` if a part was posted.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be valid, and stay so until the request completes, or until the queue pair is
+    /// drained if only a part was posted. The queue pair and `first` must be valid, and
+    /// [`Self::prepare`] must have set the first `count` of `sges` for it. Its completion queue must
+    /// have a [`Queue<W::Session>`] as its context.
+    pub(super) unsafe fn submit(
+        this: *mut Self,
+        qp: *mut bindings::ib_qp,
+        first: *mut bindings::ib_cqe,
+        sges: &mut [bindings::ib_sge],
+        count: c_int,
+    ) -> (c_int, bool) {
+        let cqe = this.cast::<bindings::ib_cqe>();
+        // SAFETY: By the safety requirement. The device does not use the fields.
+        let (op, fence, inline, own) =
+            unsafe { ((*this).op, (*this).fence, (*this).inline, (*this).own.mr()) };
+        let (mr, key) = own.map_or((ptr::null_mut(), 0), |(mr, _)| (mr.as_raw(), mr.rkey()));
+        if let Op::Recv = op {
+            let mut recv: bindings::ib_recv_wr = pin_init::zeroed();
+            recv.sg_list = sges.as_mut_ptr();
+            recv.num_sge = count;
+            // SAFETY: By the safety requirement. The call copies the request.
+            return unsafe {
+                *recv.__bindgen_anon_1.wr_cqe.as_mut() = cqe;
+                (bindings::ib_post_recv(qp, &recv, ptr::null_mut()), false)
+            };
+        }
+
+        let flag = |set, flag| if set { flag } else { 0 };
+        // The field has an immediate in network byte order, or an rkey.
+        let (opcode, ex) = match op {
+            Op::SendImmediate(number) => {
+                (bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM, number.to_be())
+            }
+            Op::SendInvalidate(rkey) => (bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV, rkey),
+            Op::Write(_) => (bindings::ib_wr_opcode_IB_WR_RDMA_WRITE, 0),
+            Op::WriteImmediate(_, number) => (
+                bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM,
+                number.to_be(),
+            ),
+            Op::Read(_) => (bindings::ib_wr_opcode_IB_WR_RDMA_READ, 0),
+            Op::FetchAdd(..) => (bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD, 0),
+            Op::CompareSwap(..) => (bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP, 0),
+            Op::Register(_) => (bindings::ib_wr_opcode_IB_WR_REG_MR, 0),
+            Op::Invalidate => (bindings::ib_wr_opcode_IB_WR_LOCAL_INV, key),
+            Op::Recv | Op::Send | Op::RegisterAndSend(_) => (bindings::ib_wr_opcode_IB_WR_SEND, 0),
+        };
+        let mut wr: bindings::ib_send_wr = pin_init::zeroed();
+        wr.opcode = opcode;
+        wr.ex.bindgen_union_field = ex;
+        wr.sg_list = sges.as_mut_ptr();
+        wr.num_sge = count;
+        wr.send_flags = (bindings::ib_send_flags_IB_SEND_SIGNALED
+            | flag(fence, bindings::ib_send_flags_IB_SEND_FENCE)
+            | flag(inline, bindings::ib_send_flags_IB_SEND_INLINE))
+            as c_int;
+        let mut reg: bindings::ib_reg_wr = pin_init::zeroed();
+        reg.mr = mr;
+        reg.key = key;
+        let mut bad = ptr::null();
+        // SAFETY: By the safety requirement. The call copies the requests, whose structures are those
+        // of their opcodes and begin with an `ib_send_wr`.
+        unsafe {
+            *wr.__bindgen_anon_1.wr_cqe.as_mut() = cqe;
+            let mut post = |begin: *mut bindings::ib_send_wr| {
+                let ret = bindings::ib_post_send(qp, begin, &mut bad);
+                (ret, ret != 0 && !ptr::eq(bad, begin))
+            };
+            match op {
+                Op::Write(remote) | Op::WriteImmediate(remote, _) | Op::Read(remote) => {
+                    let mut rdma = bindings::ib_rdma_wr {
+                        wr,
+                        remote_addr: remote.addr,
+                        rkey: remote.rkey,
+                    };
+                    post((&raw mut rdma).cast())
+                }
+                Op::FetchAdd(remote, first) | Op::CompareSwap(remote, first, _) => {
+                    let mut atomic = bindings::ib_atomic_wr {
+                        wr,
+                        remote_addr: remote.addr,
+                        rkey: remote.rkey,
+                        compare_add: first,
+                        ..pin_init::zeroed()
+                    };
+                    if let Op::CompareSwap(_, _, new) = op {
+                        atomic.swap = new;
+                    }
+                    post((&raw mut atomic).cast())
+                }
+                Op::Register(access) => {
+                    reg.access = access.into_raw() as c_int;
+                    reg.wr = wr;
+                    post((&raw mut reg).cast())
+                }
+                Op::RegisterAndSend(access) => {
+                    reg.access = access.into_raw() as c_int;
+                    reg.wr.opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
+                    *reg.wr.__bindgen_anon_1.wr_cqe.as_mut() = first;
+                    reg.wr.next = &raw mut wr;
+                    post((&raw mut reg).cast())
+                }
+                _ => post(&raw mut wr),
+            }
+        }
+    }
+
+    /// Makes the operation that of the next [`Self::submit`].
+    pub(super) fn begin(&mut self, op: Op) {
+        self.op = op;
+        if let Op::Register(_) | Op::RegisterAndSend(_) = op {
+            self.own.set_state(State::Registered);
+        }
+    }
+
+    /// Undoes [`Self::begin`].
+    pub(super) fn undo(&mut self) {
+        if let Op::Register(_) | Op::RegisterAndSend(_) = self.op {
+            self.own.set_state(State::Mapped);
+        }
+    }
+}
+
+/// # Safety
+///
+/// Only `ib_core` may call this, as the `done` of a posted [`Wr<W>`] on the queue of a
+/// [`Queue<W::Session>`]; or the [`Queue`] when it is drained.
+unsafe extern "C" fn done<W: Request>(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+    // SAFETY: By the safety requirement. The queue pair gives the box back, which it owned since
+    // the request was posted. The context is the queue pair, which outlives its queue.
+    let (qp, wc, mut wr) = unsafe {
+        let wc = &*wc;
+        (
+            &*(*cq).cq_context.cast::<Queue<W::Session>>(),
+            wc,
+            KBox::from_raw((*wc.__bindgen_anon_1.wr_cqe.as_ref()).cast::<Wr<W>>()),
+        )
+    };
+    let op = wr.op;
+    let mut done = Done {
+        op,
+        result: Ok(wc.byte_len),
+        immediate: None,
+        invalidated: None,
+    };
+    if wc.status != bindings::ib_wc_status_IB_WC_SUCCESS {
+        done.result = Err(Status(wc.status));
+        qp.fail();
+    } else if let Op::Invalidate = op {
+        wr.own.set_state(State::Free);
+    } else if let Op::Recv = op {
+        let has = |flag| wc.wc_flags as u32 & flag != 0;
+        // The two have one field.
+        let ex = wc.ex.bindgen_union_field;
+        if has(bindings::ib_wc_flags_IB_WC_WITH_IMM) {
+            done.immediate = Some(u32::from_be(ex));
+        }
+        if has(bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE) {
+            let pd = qp.pd();
+            done.invalidated = Some(Invalidated { rkey: ex, pd });
+        }
+    }
+    W::done(wr, qp, done);
+}
