@@ -1,0 +1,1 @@
+../../../../../../rust/kernel/rdma/mr_key.rs

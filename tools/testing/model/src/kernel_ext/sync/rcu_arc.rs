@@ -1,0 +1,1 @@
+../../../../../../rust/kernel/sync/rcu_arc.rs

@@ -1,0 +1,1 @@
+../../../../../drivers/infiniband/ulp/mkey/region/binding.rs

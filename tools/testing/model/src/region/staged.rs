@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Not part of the model.
+
+pub(crate) struct StagedLayouts;
