@@ -315,7 +315,8 @@ fn raw_address(address: SocketAddrV4) -> bindings::__kernel_sockaddr_storage {
     raw
 }
 
-/// Parameters of both sides. Requests that find no receive are repeated without an end.
+/// Parameters of both sides. Requests that find no receive are repeated without an end. Others are
+/// not: rxe takes a retry count of 7 for no limit, and a side that has vanished would keep the other.
 fn parameters(private: &[u8]) -> Result<bindings::rdma_conn_param> {
     let mut param: bindings::rdma_conn_param = pin_init::zeroed();
     if private.len() > PRIVATE_MAX {
@@ -325,7 +326,7 @@ fn parameters(private: &[u8]) -> Result<bindings::rdma_conn_param> {
     param.private_data_len = private.len() as u8;
     param.responder_resources = 16;
     param.initiator_depth = 16;
-    param.retry_count = 7;
+    param.retry_count = 6;
     param.rnr_retry_count = 7;
     Ok(param)
 }
