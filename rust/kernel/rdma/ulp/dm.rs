@@ -92,10 +92,49 @@ impl Drop for DeviceMemory {
     }
 }
 
+/// The pages of a part of device memory.
+///
+/// # Invariants
+///
+/// `ib_dm_to_sgt()` made the table, and its memory exists.
+pub(super) struct DmPages(bindings::sg_table);
+
+// SAFETY: The table is only read, and any thread may free it.
+unsafe impl Send for DmPages {}
+// SAFETY: Any thread may read the table, also several at once.
+unsafe impl Sync for DmPages {}
+
+impl DmPages {
+    /// Returns the first entry of the table.
+    pub(super) fn as_raw(&self) -> *mut bindings::scatterlist {
+        self.0.sgl
+    }
+
+    /// Returns the number of entries.
+    pub(super) fn len(&self) -> u32 {
+        self.0.orig_nents
+    }
+
+    /// Returns `true` for RAM.
+    pub(super) fn is_ram(&self) -> bool {
+        // SAFETY: By the type invariant, the table has an entry.
+        unsafe { bindings::sg_is_ram(self.0.sgl) }
+    }
+}
+
+impl Drop for DmPages {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; only this frees the table.
+        unsafe { bindings::sg_free_table(&mut self.0) };
+    }
+}
+
 /// An MR over device memory. Its first address is zero. Dropping it deregisters the MR.
 pub(crate) struct DmRegion {
-    // Fields drop in declaration order: the MR before the memory.
+    // Fields drop in declaration order: the MR and the table before the memory.
     mr: PdMr,
+    len: u64,
+    pages: Option<DmPages>,
     _memory: Arc<DeviceMemory>,
 }
 
@@ -113,6 +152,38 @@ impl DmRegion {
         len: u64,
         access: Access,
     ) -> Result<Arc<Self>> {
+        let this = Self::register(pd, memory, offset, len, access)?;
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Registers as [`Self::new`] does. Block devices can access the memory, too.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Self::new`], `EINVAL` also for no bytes.
+    pub(crate) fn with_pages(
+        pd: &Arc<DevicePd>,
+        memory: &Arc<DeviceMemory>,
+        offset: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<Arc<Self>> {
+        let mut this = Self::register(pd, memory, offset, len, access)?;
+        let mut table = bindings::sg_table::default();
+        // SAFETY: The memory is valid.
+        to_result(unsafe { bindings::ib_dm_to_sgt(memory.raw.as_ptr(), offset, len, &mut table) })?;
+        // INVARIANT: Made above, and `_memory` keeps the memory.
+        this.pages = Some(DmPages(table));
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    fn register(
+        pd: &Arc<DevicePd>,
+        memory: &Arc<DeviceMemory>,
+        offset: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<Self> {
         let (dm, access) = (memory.raw.as_ptr(), access.into_raw() as c_int);
         // SAFETY: The domain and the memory are valid. `ib_reg_dm_mr()` returns a new MR in the
         // domain, or an error.
@@ -122,11 +193,12 @@ impl DmRegion {
                 pd,
             )
         }?;
-        let this = Self {
+        Ok(Self {
             mr,
+            len,
+            pages: None,
             _memory: memory.clone(),
-        };
-        Ok(Arc::new(this, GFP_KERNEL)?)
+        })
     }
 
     /// Returns the rkey.
@@ -136,5 +208,15 @@ impl DmRegion {
 
     pub(super) fn mr(&self) -> &PdMr {
         &self.mr
+    }
+
+    /// Returns the length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns the pages, if block devices can access the memory.
+    pub(super) fn pages(&self) -> Option<&DmPages> {
+        self.pages.as_ref()
     }
 }

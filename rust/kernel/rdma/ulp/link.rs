@@ -20,7 +20,7 @@ use kernel::{
     str::CStrExt,
     sync::{
         atomic::{ordering, Atomic},
-        rcu, Arc, UniqueArc,
+        rcu, Arc, Completion, UniqueArc,
     },
     types::NotThreadSafe,
 };
@@ -64,8 +64,43 @@ pub(crate) struct Queue<C> {
     /// The requests of which only the first part was posted. They complete when the link is dropped.
     parts: Atomic<*mut Head>,
     failed: Atomic<bool>,
+    /// The number of [`Held`], and 1 for the link.
+    holders: Atomic<i32>,
+    /// Completed when there is no holder.
+    unheld: Arc<Completion>,
     wake: Arc<Wake>,
     session: C,
+}
+
+/// A use of a queue pair by other than its requests. Dropping the link waits for its end.
+///
+/// # Invariants
+///
+/// The queue pair exists, and this is one of its holders.
+pub(super) struct Held<C> {
+    qp: NonNull<Queue<C>>,
+    unheld: Arc<Completion>,
+}
+
+// SAFETY: As a reference to the queue pair.
+unsafe impl<C: Sync> Send for Held<C> {}
+
+impl<C> Deref for Held<C> {
+    type Target = Queue<C>;
+
+    fn deref(&self) -> &Queue<C> {
+        // SAFETY: By the type invariant.
+        unsafe { self.qp.as_ref() }
+    }
+}
+
+impl<C> Drop for Held<C> {
+    fn drop(&mut self) {
+        if self.release() {
+            // The queue pair may be gone after this.
+            self.unheld.complete_all();
+        }
+    }
 }
 
 // SAFETY: Any thread may post to a queue pair.
@@ -89,7 +124,27 @@ impl<C> Queue<C> {
         self.wake.wake();
     }
 
-    /// Posts a request. The queue pair owns it until it completes. Does not sleep.
+    /// Holds the queue pair, unless the connection is lost.
+    pub(super) fn hold(&self) -> Option<Held<C>> {
+        // Pairs with synchronize_rcu() in `Inner::drop()`, which then waits for all holders.
+        let _holding = rcu::read_lock();
+        if self.failed.load(ordering::Relaxed) {
+            return None;
+        }
+        self.holders.fetch_add(1, ordering::Relaxed);
+        // INVARIANT: The link was not dropped before this grace period.
+        Some(Held {
+            qp: NonNull::from(self),
+            unheld: self.unheld.clone(),
+        })
+    }
+
+    /// Removes a holder. Returns `true` if it was the last one.
+    fn release(&self) -> bool {
+        self.holders.fetch_sub(1, ordering::Full) == 1
+    }
+
+    /// Posts a request. The queue pair owns it until it completes. May be called in any context.
     ///
     /// If the device accepts only a part of the request, the connection fails. The request completes
     /// with an error then, when the owner of the link drops it.
@@ -201,6 +256,7 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
             return Err(EINVAL);
         }
         let mut room = UniqueArc::<Queue<C>>::new_uninit(GFP_KERNEL)?;
+        let unheld = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         // Draining needs one of each kind.
         let (send, recv) = (depth.send.saturating_add(2), depth.recv.saturating_add(2));
         let entries = c_int::try_from(send.saturating_add(recv))?;
@@ -253,6 +309,8 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
             },
             parts: Atomic::new(ptr::null_mut()),
             failed: Atomic::new(false),
+            holders: Atomic::new(1),
+            unheld,
             wake: id.wake().clone(),
             session,
         });
@@ -374,12 +432,15 @@ impl<C> Drop for Inner<C> {
     fn drop(&mut self) {
         self.qp.fail();
         let (id, qp, cq) = (self.id.as_raw(), self.qp.raw.as_ptr(), self.cq.as_ptr());
-        // SAFETY: By the type invariant. After the grace period nothing posts any more, so draining
-        // waits for all requests.
+        // SAFETY: By the type invariant. After the grace period nothing posts or holds any more, so
+        // draining waits for all requests.
         unsafe {
             bindings::synchronize_rcu();
             bindings::rdma_disconnect(id);
             bindings::ib_drain_qp(qp);
+        }
+        if !self.qp.release() {
+            self.qp.unheld.wait_for_completion();
         }
         let mut head = self.qp.parts.xchg(ptr::null_mut(), ordering::Relaxed);
         while !head.is_null() {

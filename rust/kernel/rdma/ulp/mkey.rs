@@ -36,6 +36,25 @@ impl From<&Arc<HostBuffer>> for LeafMemory {
     }
 }
 
+impl LeafMemory {
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            // CAST: Device memory has fewer bytes than 2^32.
+            Self::Dm(region) => region.len() as usize,
+            Self::Host(buffer) => buffer.len(),
+        }
+    }
+
+    /// Returns `true` for RAM.
+    pub(crate) fn is_ram(&self) -> bool {
+        match self {
+            Self::Dm(region) => region.pages().is_some_and(|pages| pages.is_ram()),
+            Self::Host(_) => true,
+        }
+    }
+}
+
 /// Consecutive bytes of a leaf, which a layout may repeat.
 pub(crate) struct LeafBlock {
     leaf: LeafMemory,

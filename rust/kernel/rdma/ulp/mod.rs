@@ -11,6 +11,7 @@
 //! | `id.rs`, `cm.rs` | ids of `rdma_cm`; the sides of a connection before it is made |
 //! | `wr.rs` | requests and their completions |
 //! | `link.rs` | connected queue pairs with many requests in flight |
+//! | `bdev.rs` | block devices that read and write the memory of requests |
 //! | `fast.rs` | fast registration of pages |
 //!
 //! An object holds all objects that it needs: a bound key holds its leaves, an MR its memory and
@@ -23,6 +24,7 @@
 //! [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h). They sleep unless they say
 //! otherwise.
 
+mod bdev;
 mod cm;
 mod devices;
 mod dm;
@@ -34,6 +36,7 @@ mod pd;
 mod wr;
 
 pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
+pub(crate) use bdev::{BlockDevice, Transfer};
 pub(crate) use cm::{Active, Connected, Endpoint, Listener, Passive, Requested};
 pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use dm::{DeviceMemory, DmRegion};

@@ -173,7 +173,7 @@ impl HostBuffer {
 
     /// Calls `copy` with the address of `len` bytes at `offset`, between a synchronisation for the
     /// processor and one for the device.
-    fn access(&self, offset: usize, len: usize, copy: impl FnOnce(*mut u8)) -> Result {
+    pub(super) fn access(&self, offset: usize, len: usize, copy: impl FnOnce(*mut u8)) -> Result {
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         if end > self.len() {
             return Err(EINVAL);

@@ -7,6 +7,7 @@
 
 use super::{
     fast::{Pages, State},
+    link::Held,
     mkey::Posted,
     pd::PdMr,
     Access, DevicePd, FastMr, LeafMemory, Mkey, Queue,
@@ -102,10 +103,10 @@ pub(crate) struct Done<'a> {
 }
 
 /// Bytes of a leaf, or of the MR or key of the request.
-struct Segment {
-    leaf: Option<LeafMemory>,
-    offset: usize,
-    len: usize,
+pub(super) struct Segment {
+    pub(super) leaf: Option<LeafMemory>,
+    pub(super) offset: usize,
+    pub(super) len: usize,
 }
 
 /// The MR or the key of a request.
@@ -159,12 +160,14 @@ unsafe impl core::marker::Send for Head {}
 pub(crate) struct Wr<W: Request> {
     head: Head,
     op: Op,
-    segments: KVec<Segment>,
+    pub(super) segments: KVec<Segment>,
     own: Own<W::Pages>,
     /// The request begins after all earlier READs and atomics have ended.
     pub(crate) fence: bool,
     /// The segments are copied when the request is posted.
     pub(crate) inline: bool,
+    /// While a block device has the request.
+    pub(super) held: Option<Held<W::Session>>,
     /// The data of the ULP.
     pub(crate) work: W,
 }
@@ -184,6 +187,7 @@ impl<W: Request> Wr<W> {
             own: mr.map_or(Own::Nothing, Own::Pages),
             fence: false,
             inline: false,
+            held: None,
             work,
         };
         Ok(KBox::new(wr, GFP_KERNEL)?)
@@ -205,13 +209,11 @@ impl<W: Request> Wr<W> {
     ///
     /// # Errors
     ///
-    /// `ERANGE` for bytes outside host memory, `ENOSPC` for too many segments.
+    /// `ERANGE` for bytes outside the memory, `ENOSPC` for too many segments.
     pub(crate) fn add(&mut self, leaf: impl Into<LeafMemory>, offset: usize, len: usize) -> Result {
         let leaf = leaf.into();
-        if let LeafMemory::Host(buffer) = &leaf {
-            if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
-                return Err(ERANGE);
-            }
+        if offset.checked_add(len).is_none_or(|end| end > leaf.len()) {
+            return Err(ERANGE);
         }
         self.push(Some(leaf), offset, len)
     }
