@@ -32,6 +32,7 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
 }
 
 /// A command.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Command {
     /// The server reads the client's memory, and writes to its store.
     pub(crate) write: bool,

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server of a block device over RDMA, in Rust: a disk in memory.
+//! The server of a block device over RDMA, in Rust: it serves a block device of its machine.
 //!
-//! It listens at all addresses of the network namespace of `insmod`. For a command it reads the
-//! client's memory by RDMA READ, or writes it by RDMA WRITE, and replies then.
+//! It listens at all addresses of the network namespace of `insmod`. For a command it moves the
+//! data between the block device and its buffers, and by RDMA READ or RDMA WRITE between these and
+//! the client's memory. Then it replies. The buffers are pages of the host, or device memory of any
+//! class. If they are in the memory of an NVMe controller, the controller reads and writes its own
+//! memory, and no byte passes through RAM between the disk and the packets.
 
 use kernel::{
+    debugfs::Scope,
+    fmt, new_spinlock,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc,
+        Arc, SpinLock,
     },
 };
 use kernel_ext::{
+    block::Direction,
     rdma::ulp::{
-        Connected, Depth, DevicePd, Done, Endpoint, HostBuffer, HostMemory, Link, Listener, Net,
-        NoPages, Op, Passive, Poll, Queue, Remote, Request, Wr,
+        BlockDevice, Connected, Depth, DeviceMemory, DevicePd, DmRegion, Done, Endpoint,
+        HostBuffer, LeafMemory, Link, Listener, Net, NoPages, Op, Passive, Poll, Queue, Remote,
+        Request, Right, Transfer, Wr, MAX_SEGMENTS,
     },
     thread::{Thread, Wake},
 };
@@ -43,102 +50,177 @@ module! {
     license: "GPL",
     imports_ns: ["IB_MKEY"],
     params: {
-        size: u32 {
-            default: 64,
-            description: "MiB of the disk",
+        device: u32 {
+            default: 0,
+            description: "Block device to serve, as a number: major << 20 | minor",
+        },
+        dm_class: u32 {
+            default: 0,
+            description: "Class of device memory for the buffers, as for ib_alloc_dm_class(); 0 for pages of the host",
+        },
+        memory: u32 {
+            default: 4,
+            description: "MiB of buffers for each connection",
         },
     },
 }
 
-/// Bytes of a piece of the disk. A command of [`MAX_BYTES`] is in five pieces at most.
-const PIECE: usize = 256 << 10;
+/// Bytes of a buffer. A command of [`MAX_BYTES`] takes [`MAX_SEGMENTS`] of them.
+const BUFFER: usize = MAX_BYTES as usize / MAX_SEGMENTS;
 /// The receives: some commands come before the replies to earlier ones are acknowledged.
 const RECEIVES: u32 = 2 * DEPTH;
 
-/// The disk as one device sees it.
-struct Disk {
-    pieces: KVec<Arc<HostBuffer>>,
+/// The bytes that the block device has moved.
+struct Moved {
+    ram: Atomic<u64>,
+    device: Atomic<u64>,
 }
 
-impl Disk {
-    /// Returns the number of bytes.
-    fn len(&self) -> u64 {
-        self.pieces.len() as u64 * PIECE as u64
-    }
+fn show(moved: &Arc<Moved>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let ram = moved.ram.load(ordering::Relaxed);
+    let device = moved.device.load(ordering::Relaxed);
+    f.write_fmt(fmt!("# memory bytes\nram {ram}\ndevice {device}\n"))
+}
 
-    /// Makes the segments of `wr` those of a command.
-    fn point(&self, wr: &mut Wr<Job>, command: &Command) -> Result {
-        let end = command.at.checked_add(command.len.into()).ok_or(EINVAL)?;
-        if command.len == 0 || command.len > MAX_BYTES || end > self.len() {
-            return Err(EINVAL);
+struct Pool {
+    free: KVec<LeafMemory>,
+    /// Commands that wait for buffers, in their order.
+    waiting: KVec<KBox<Wr<Job>>>,
+}
+
+impl Pool {
+    /// Returns the first command, with buffers as its segments, if there are enough.
+    fn next(&mut self) -> Option<KBox<Wr<Job>>> {
+        let wr = self.waiting.first_mut()?;
+        let mut left = wr.work.command.len as usize;
+        if self.free.len() < left.div_ceil(BUFFER) {
+            return None;
         }
         wr.clear();
-        let (mut at, mut left) = (usize::try_from(command.at)?, command.len as usize);
         while left > 0 {
-            let in_piece = at % PIECE;
-            let len = left.min(PIECE - in_piece);
-            let piece = self.pieces.get(at / PIECE).ok_or(EINVAL)?;
-            wr.add(piece, in_piece, len)?;
-            at += len;
+            let (buffer, len) = (self.free.pop()?, left.min(BUFFER));
+            // There is room, because `Job::start()` has checked the length.
+            wr.add(buffer.clone(), 0, len).ok()?;
+            wr.work.buffers.push_within_capacity(buffer).ok()?;
             left -= len;
         }
-        Ok(())
+        self.waiting.remove(0).ok()
+    }
+}
+
+/// A connection.
+#[pin_data]
+struct Session {
+    store: Arc<BlockDevice>,
+    #[pin]
+    pool: SpinLock<Pool>,
+    /// All buffers. So the completion of a transfer frees none, which would sleep.
+    _buffers: KVec<LeafMemory>,
+    #[pin]
+    probe: SpinLock<Option<KBox<Wr<Probe>>>>,
+    moved: Arc<Moved>,
+}
+
+impl Session {
+    /// Begins commands, in their order, until there are too few buffers.
+    fn pump(&self, qp: &Queue<Arc<Self>>) -> Result {
+        loop {
+            let Some(wr) = self.pool.lock().next() else {
+                return Ok(());
+            };
+            let Command {
+                write, addr, rkey, ..
+            } = wr.work.command;
+            match write {
+                true => Job::post(wr, qp, Op::Read(Remote { addr, rkey }))?,
+                false => Job::transfer(wr, qp)?,
+            }
+        }
     }
 }
 
 /// A command from its receive to the reply. One request does all steps.
 struct Job {
     message: Arc<HostBuffer>,
-    tag: u32,
+    command: Command,
+    buffers: KVec<LeafMemory>,
 }
 
 impl Job {
-    fn receive(mut wr: KBox<Wr<Self>>, qp: &Queue<Disk>) -> Result {
+    fn post(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, op: Op) -> Result {
+        qp.post(wr, op).map_err(|refused| refused.error)
+    }
+
+    fn receive(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>) -> Result {
         let message = wr.work.message.clone();
         wr.clear();
         wr.add(&message, 0, Command::LEN)?;
-        qp.post(wr, Op::Recv).map_err(|refused| refused.error)
+        Self::post(wr, qp, Op::Recv)
     }
 
-    fn reply(mut wr: KBox<Wr<Self>>, qp: &Queue<Disk>, status: u32) -> Result {
-        let message = wr.work.message.clone();
-        let tag = wr.work.tag;
+    fn reply(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, result: Result) -> Result {
+        let (message, tag) = (wr.work.message.clone(), wr.work.command.tag);
+        let status = result
+            .err()
+            .map_or(0, |error| error.to_errno().unsigned_abs());
         Reply { tag, status }.put(&message)?;
         wr.clear();
         wr.add(&message, 0, Reply::LEN)?;
-        qp.post(wr, Op::Send).map_err(|refused| refused.error)
+        Self::post(wr, qp, Op::Send)
     }
 
-    /// Moves the data of the command in `message`, or replies that it cannot.
-    fn start(mut wr: KBox<Wr<Self>>, qp: &Queue<Disk>, len: u32) -> Result {
+    /// Begins the command in `message` when there are buffers, or replies that it is refused.
+    fn start(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, len: u32) -> Result {
         let command = Command::get(&wr.work.message, len)?;
-        wr.work.tag = command.tag;
-        if qp.session().point(&mut wr, &command).is_err() {
-            return Self::reply(wr, qp, bindings::EINVAL);
+        let session = qp.session();
+        let end = command.at.checked_add(command.len.into());
+        let size = session.store.sectors() * SECTOR;
+        let whole = command.at % SECTOR == 0 && u64::from(command.len) % SECTOR == 0;
+        wr.work.command = command;
+        if !whole || !(1..=MAX_BYTES).contains(&command.len) || end.is_none_or(|end| end > size) {
+            return Self::reply(wr, qp, Err(EINVAL));
         }
-        let remote = Remote {
-            addr: command.addr,
-            rkey: command.rkey,
+        let pushed = session.pool.lock().waiting.push_within_capacity(wr);
+        pushed.map_err(|_| ENOSPC)?;
+        session.pump(qp)
+    }
+
+    /// Moves the data between the block device and the buffers.
+    fn transfer(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>) -> Result {
+        let Command { write, at, .. } = wr.work.command;
+        let direction = match write {
+            true => Direction::Write,
+            false => Direction::Read,
         };
-        let op = match command.write {
-            true => Op::Read(remote),
-            false => Op::Write(remote),
-        };
-        qp.post(wr, op).map_err(|refused| refused.error)
+        let submitted = qp.session().store.submit(wr, qp, direction, at / SECTOR);
+        submitted.map_err(|refused| refused.error)
+    }
+
+    /// Takes the next command, after the reply has left.
+    fn end(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>) -> Result {
+        let session = qp.session();
+        let mut pool = session.pool.lock();
+        while let Some(buffer) = wr.work.buffers.pop() {
+            pool.free.push_within_capacity(buffer).map_err(|_| ENOSPC)?;
+        }
+        drop(pool);
+        Self::receive(wr, qp)?;
+        session.pump(qp)
     }
 }
 
 impl Request for Job {
-    type Session = Disk;
+    type Session = Arc<Session>;
     type Pages = NoPages;
 
-    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Disk>, done: Done<'_>) {
+    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, done: Done<'_>) {
         // The connection is lost after an error, and its requests go with it.
         let Ok(len) = done.result else { return };
         let next = match done.op {
             Op::Recv => Self::start(wr, qp, len),
-            Op::Send => Self::receive(wr, qp),
-            _ => Self::reply(wr, qp, 0),
+            Op::Read(_) => Self::transfer(wr, qp),
+            Op::Send => Self::end(wr, qp),
+            _ => Self::reply(wr, qp, Ok(())),
         };
         if next.is_err() {
             qp.fail();
@@ -146,65 +228,171 @@ impl Request for Job {
     }
 }
 
-/// The most connections, each of which has receives and maps the store.
+impl Transfer for Job {
+    fn moved(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, result: Result) {
+        let Command {
+            write,
+            len,
+            addr,
+            rkey,
+            ..
+        } = wr.work.command;
+        let moved = &qp.session().moved;
+        match wr.work.buffers.first().is_some_and(LeafMemory::is_ram) {
+            true => moved.ram.add(len.into(), ordering::Relaxed),
+            false => moved.device.add(len.into(), ordering::Relaxed),
+        }
+        let next = match result {
+            Ok(()) if !write => Self::post(wr, qp, Op::Write(Remote { addr, rkey })),
+            result => Self::reply(wr, qp, result),
+        };
+        if next.is_err() {
+            qp.fail();
+        }
+    }
+}
+
+/// A WRITE of no bytes. If the client's device does not acknowledge it, the connection is lost.
+struct Probe;
+
+impl Request for Probe {
+    type Session = Arc<Session>;
+    type Pages = NoPages;
+
+    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, done: Done<'_>) {
+        if done.result.is_ok() {
+            *qp.session().probe.lock() = Some(wr);
+        }
+    }
+}
+
+/// Sends a probe, unless the last one is on its way.
+fn probe(link: &Link<Arc<Session>, Connected>) {
+    let probe = link.session().probe.lock().take();
+    if let Some(wr) = probe {
+        // After an error, the link is lost.
+        let _ = link.post(wr, Op::Write(Remote { addr: 0, rkey: 0 }));
+    }
+}
+
+/// The most connections, each of which has receives and buffers.
 const MAX_LINKS: usize = 16;
+/// The time between two probes of a connection.
+const PROBE_MS: u32 = 1000;
 
 struct Server {
-    pieces: KVec<Arc<HostMemory>>,
+    device: u32,
+    class: u64,
+    /// The number of buffers of a connection.
+    buffers: usize,
+    moved: Arc<Moved>,
     listener: Listener,
     wake: Arc<Wake>,
     ending: Atomic<bool>,
 }
 
 impl Server {
-    fn accept(&self, endpoint: Endpoint<Passive>) -> Result<Link<Disk, Connected>> {
+    /// Makes the buffers of a connection.
+    fn buffers(
+        &self,
+        pd: &Arc<DevicePd>,
+        endpoint: &Endpoint<Passive>,
+    ) -> Result<KVec<LeafMemory>> {
+        let device = endpoint.device();
+        let mut buffers = KVec::with_capacity(self.buffers, GFP_KERNEL)?;
+        if self.class == 0 {
+            for _ in 0..self.buffers {
+                let buffer = HostBuffer::new(&device, BUFFER)?;
+                buffers.push(LeafMemory::Host(buffer), GFP_KERNEL)?;
+            }
+            return Ok(buffers);
+        }
+        let len = BUFFER as u64;
+        let memory = DeviceMemory::new(&device, self.buffers as u64 * len, 0, self.class)?;
+        let access = Right::LocalWrite.into();
+        for number in 0..self.buffers as u64 {
+            let region = DmRegion::with_pages(pd, &memory, number * len, len, access)?;
+            buffers.push(LeafMemory::Dm(region), GFP_KERNEL)?;
+        }
+        Ok(buffers)
+    }
+
+    fn accept(
+        &self,
+        endpoint: Endpoint<Passive>,
+        store: &Arc<BlockDevice>,
+    ) -> Result<Link<Arc<Session>, Connected>> {
         let device = endpoint.device();
         let pd = DevicePd::new(&device)?;
-        let mut pieces = KVec::with_capacity(self.pieces.len(), GFP_KERNEL)?;
-        for piece in &self.pieces {
-            pieces.push(HostBuffer::map(&device, piece.clone())?, GFP_KERNEL)?;
+        let free = self.buffers(&pd, &endpoint)?;
+        let mut buffers = KVec::with_capacity(free.len(), GFP_KERNEL)?;
+        for buffer in &free {
+            store.check(buffer)?;
+            buffers.push(buffer.clone(), GFP_KERNEL)?;
         }
+        let pool = Pool {
+            free,
+            waiting: KVec::with_capacity(RECEIVES as usize, GFP_KERNEL)?,
+        };
+        let probe = Some(Wr::new(Probe, None)?);
+        let session = Arc::pin_init(
+            pin_init!(Session {
+                store: store.clone(),
+                pool <- new_spinlock!(pool),
+                _buffers: buffers,
+                probe <- new_spinlock!(probe),
+                moved: self.moved.clone(),
+            }),
+            GFP_KERNEL,
+        )?;
         let depth = Depth {
-            send: RECEIVES,
+            send: RECEIVES + 1,
             recv: RECEIVES,
             inline: 0,
             poll: Poll::Workqueue,
         };
-        let disk = Disk { pieces };
-        let sectors = disk.len() / SECTOR;
-        let link = Link::new(endpoint, &pd, &depth, disk)?;
+        let link = Link::new(endpoint, &pd, &depth, session)?;
         for _ in 0..RECEIVES {
             let message = HostBuffer::new(&device, Command::LEN)?;
-            let mut wr = Wr::new(
-                Job {
-                    message: message.clone(),
-                    tag: 0,
-                },
-                None,
-            )?;
+            let job = Job {
+                message: message.clone(),
+                command: Command::default(),
+                buffers: KVec::with_capacity(MAX_SEGMENTS, GFP_KERNEL)?,
+            };
+            let mut wr = Wr::new(job, None)?;
             wr.add(&message, 0, Command::LEN)?;
             link.receive(wr)?;
         }
+        let sectors = store.sectors();
         link.accept(&Hello { sectors }.bytes())
     }
 
-    /// Accepts connections, and drops those that are lost, until the module ends.
-    fn run(&self) {
-        let mut links = KVec::new();
+    /// Accepts connections, and drops those that are lost, until the module ends. If the block
+    /// device is removed, drops all of them, and closes it: its driver may wait for its memory.
+    fn run(&self, store: Arc<BlockDevice>) {
+        let (mut links, mut store) = (KVec::new(), Some(store));
         while !self.ending.load(ordering::Relaxed) {
-            self.wake.wait(1000);
+            self.wake.wait(PROBE_MS);
+            if store.as_ref().is_some_and(|store| store.is_gone()) {
+                links.clear();
+                store = None;
+            }
             // A client that connects again has lost a connection, whose data must not come later.
             links.retain(|link: &mut Link<_, _>| !link.is_lost());
+            links.iter().for_each(probe);
             while !self.ending.load(ordering::Relaxed) {
                 let Some(endpoint) = self.listener.next() else {
                     break;
                 };
-                if links.len() >= MAX_LINKS {
+                if store.is_none() {
+                    store = BlockDevice::open(self.device, &self.wake).ok();
+                }
+                let Some(store) = store.as_ref().filter(|_| links.len() < MAX_LINKS) else {
                     // This rejects it.
                     drop(endpoint);
                     continue;
-                }
-                let link = self.accept(endpoint);
+                };
+                let link = self.accept(endpoint, store);
                 let kept = link.and_then(|link| Ok(links.push(link, GFP_KERNEL)?));
                 if let Err(error) = kept {
                     pr_err!("a connection is refused: error {}\n", error.to_errno());
@@ -216,29 +404,43 @@ impl Server {
 
 struct MkeyRblkServer {
     server: Arc<Server>,
+    _files: Pin<KBox<Scope<Arc<Moved>>>>,
     // Dropped after `Drop::drop()` has told it to end.
     _thread: Thread,
 }
 
 impl kernel::Module for MkeyRblkServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let size = value(module_parameters::size.value());
-        let mut pieces = KVec::new();
-        for _ in 0..size.checked_mul(1 << 20).ok_or(EINVAL)? as usize / PIECE {
-            pieces.push(HostMemory::new(PIECE)?, GFP_KERNEL)?;
+        let (wake, memory) = (Wake::new()?, value(module_parameters::memory.value()));
+        if memory == 0 || memory > 64 {
+            return Err(EINVAL);
         }
-        let wake = Wake::new()?;
+        let moved = Moved {
+            ram: Atomic::new(0),
+            device: Atomic::new(0),
+        };
+        let moved = Arc::new(moved, GFP_KERNEL)?;
+        let files = Scope::dir(moved.clone(), c"mkey_rblk_server", |moved, dir| {
+            dir.read_callback_file(c"moved", moved, &show);
+        });
+        let files = KBox::pin_init(files, GFP_KERNEL)?;
+        let device = value(module_parameters::device.value());
+        let store = BlockDevice::open(device, &wake)?;
         let server = Server {
-            pieces,
+            device,
+            class: value(module_parameters::dm_class.value()).into(),
+            buffers: memory as usize * MAX_SEGMENTS,
+            moved,
             listener: Listener::new(&Net::current()?, PORT, &wake)?,
             wake,
             ending: Atomic::new(false),
         };
         let server = Arc::new(server, GFP_KERNEL)?;
         let running = server.clone();
-        let thread = Thread::spawn(c"mkey_rblk_server", move || running.run())?;
+        let thread = Thread::spawn(c"mkey_rblk_server", move || running.run(store))?;
         Ok(Self {
             server,
+            _files: files,
             _thread: thread,
         })
     }

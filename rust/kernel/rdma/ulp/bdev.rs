@@ -5,12 +5,7 @@
 //! C headers: [`include/linux/bio.h`](srctree/include/linux/bio.h),
 //! [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
-use super::{
-    id::not_connected,
-    link::Held,
-    wr::Segment,
-    LeafMemory, Queue, Refused, Request, Wr,
-};
+use super::{id::not_connected, link::Held, wr::Segment, LeafMemory, Queue, Refused, Request, Wr};
 use crate::{
     bindings,
     kernel_ext::{block::Direction, thread::Wake},
@@ -158,9 +153,7 @@ impl BlockDevice {
         let prepared = self.prepare(&wr, qp, direction);
         let (bio, held) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => {
-                return Err(Refused { wr, error })
-            }
+            Err(error) => return Err(Refused { wr, error }),
         };
         wr.held = Some(held);
         // SAFETY: The bio is new. The box that is leaked has all its memory, and `ended()` makes the

@@ -46,7 +46,7 @@ pub(crate) use link::{Depth, Link, Poll, Queue, Refused};
 pub(crate) use mkey::{
     BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Posted, Staged, Unbound,
 };
-pub(crate) use pd::{DevicePd, HostBuffer, HostMemory};
+pub(crate) use pd::{DevicePd, HostBuffer};
 pub(crate) use wr::{Done, Invalidated, Op, Remote, Request, Status, Wr, MAX_SEGMENTS};
 
 /// The module's name. `rdma resource` shows it as the owner of an object.

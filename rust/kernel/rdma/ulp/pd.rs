@@ -82,27 +82,7 @@ impl Deref for PdMr {
 /// Devices read and write the memory.
 const DIRECTION: DataDirection = DataDirection::Bidirectional;
 
-/// Zeroed memory of the host, which several devices may access.
-///
-/// There is never a reference to its bytes. See [`HostBuffer`].
-pub(crate) struct HostMemory(KVec<u8>);
-
-impl HostMemory {
-    /// Allocates `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for no bytes, `ENOMEM`.
-    pub(crate) fn new(len: usize) -> Result<Arc<Self>> {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        let memory = KVec::from_elem(0u8, len, GFP_KERNEL)?;
-        Ok(Arc::new(Self(memory), GFP_KERNEL)?)
-    }
-}
-
-/// Memory of the host that is mapped for a device.
+/// Memory of the host that is mapped for a device, zeroed at first.
 ///
 /// The device may read and write the memory at any time, so there is never a reference to its
 /// bytes. A copy that runs while the device writes has old bytes, new bytes, or both.
@@ -111,7 +91,7 @@ impl HostMemory {
 ///
 /// `memory` is mapped for `device` at `addr`, in both directions.
 pub(crate) struct HostBuffer {
-    memory: Arc<HostMemory>,
+    memory: KVec<u8>,
     addr: u64,
     device: HeldDevice,
 }
@@ -123,16 +103,11 @@ impl HostBuffer {
     ///
     /// `EINVAL` for no bytes, `ENOMEM`.
     pub(crate) fn new(device: &HeldDevice, len: usize) -> Result<Arc<Self>> {
-        Self::map(device, HostMemory::new(len)?)
-    }
-
-    /// Maps memory for `device`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn map(device: &HeldDevice, memory: Arc<HostMemory>) -> Result<Arc<Self>> {
-        let (start, len) = (memory.0.as_ptr().cast_mut().cast(), memory.0.len());
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        let mut memory = KVec::from_elem(0u8, len, GFP_KERNEL)?;
+        let start = memory.as_mut_ptr().cast();
         // SAFETY: The device is registered, and there are `len` bytes of memory.
         let addr = unsafe {
             let raw = device.as_raw();
@@ -153,7 +128,7 @@ impl HostBuffer {
 
     /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
-        self.memory.0.len()
+        self.memory.len()
     }
 
     /// Returns the device for which the buffer is mapped.
@@ -168,7 +143,7 @@ impl HostBuffer {
 
     /// Returns the address of the first byte for the processor.
     pub(super) fn start(&self) -> u64 {
-        self.memory.0.as_ptr() as u64
+        self.memory.as_ptr() as u64
     }
 
     /// Calls `copy` with the address of `len` bytes at `offset`, between a synchronisation for the
@@ -182,7 +157,7 @@ impl HostBuffer {
         // SAFETY: The memory is mapped (type invariant), and `offset` is in it.
         unsafe {
             bindings::ib_dma_sync_single_for_cpu(raw, self.addr, all, DIRECTION.into());
-            copy(self.memory.0.as_ptr().cast_mut().add(offset));
+            copy(self.memory.as_ptr().cast_mut().add(offset));
             bindings::ib_dma_sync_single_for_device(raw, self.addr, all, DIRECTION.into());
         }
         Ok(())
@@ -220,8 +195,8 @@ impl HostBuffer {
 impl Drop for HostBuffer {
     fn drop(&mut self) {
         let (raw, len) = (self.device.as_raw(), self.len());
-        // SAFETY: The memory is mapped (type invariant). Work requests borrow the buffer and keys
-        // hold it, so none of them refers to it now.
+        // SAFETY: The memory is mapped (type invariant). Work requests borrow the buffer or hold it,
+        // and keys hold it, so none of them refers to it now.
         unsafe { bindings::ib_dma_unmap_single(raw, self.addr, len, DIRECTION.into()) };
     }
 }
