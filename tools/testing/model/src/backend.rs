@@ -210,7 +210,7 @@ impl Claimed {
     pub(crate) fn invalidate(&self) {
         self.set_state(FREE);
     }
-    /// What rxe checks when a request with `rkey` arrives.
+    /// Returns `true` if rxe passes a request with `rkey` on when it arrives.
     pub(crate) fn accepts(&self, rkey: u32) -> bool {
         self.is_open() && self.key() == rkey
     }
