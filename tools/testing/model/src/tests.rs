@@ -176,7 +176,7 @@ fn spawn<T: 'static>(
 /// deregistered.
 #[test]
 fn local_inv() {
-    explore(3, || {
+    explore(4, || {
         let world = World::bound(false);
         let reader = spawn(&world, |world| world.read(FIRST, ONE));
         world.local_inv(FIRST).unwrap();
@@ -190,7 +190,7 @@ fn local_inv() {
 /// The thread that waits is woken, whichever of two accesses ends last.
 #[test]
 fn local_inv_with_two_accesses() {
-    explore(2, || {
+    explore(3, || {
         let world = World::bound(false);
         let one = spawn(&world, |world| world.read(FIRST, ONE));
         let two = spawn(&world, |world| world.read(FIRST, ONE));
@@ -204,7 +204,7 @@ fn local_inv_with_two_accesses() {
 /// Of two invalidations by the same rkey one succeeds.
 #[test]
 fn two_invalidations() {
-    explore(3, || {
+    explore(4, || {
         let world = World::bound(false);
         let other = spawn(&world, |world| world.local_inv(FIRST).is_ok());
         let own = world.local_inv(FIRST).is_ok();
@@ -216,7 +216,7 @@ fn two_invalidations() {
 /// A bind by a call waits for the accesses through the old binding.
 #[test]
 fn bind_by_call() {
-    explore(2, || {
+    explore(3, || {
         let world = World::bound(false);
         // The key portion stays, so the access finds either binding.
         let reader = spawn(&world, |world| world.copy(FIRST, &[ONE, TWO]));
@@ -231,7 +231,7 @@ fn bind_by_call() {
 /// of the first binding is that of the third one.
 #[test]
 fn bindings_in_order() {
-    explore(2, || {
+    explore(3, || {
         let world = World::bound(false);
         let reader = spawn(&world, |world| {
             let all = &[ONE, TWO, THREE];
@@ -248,7 +248,7 @@ fn bindings_in_order() {
 /// later binding has the memory of the structure.
 #[test]
 fn old_portion() {
-    explore(2, || {
+    explore(3, || {
         let world = World::bound(false);
         let reader = spawn(&world, |world| world.read(FIRST, ONE));
         world.request(&world.two, FIRST, FIRST + 1).unwrap();
@@ -264,7 +264,7 @@ fn old_portion() {
 /// A LOCAL_INV waits for the accesses through bindings that requests replaced, too.
 #[test]
 fn local_inv_after_request() {
-    explore(2, || {
+    explore(3, || {
         let world = World::bound(false);
         let reader = spawn(&world, |world| world.read(FIRST, ONE));
         world.request(&world.two, FIRST, FIRST + 1).unwrap();
@@ -278,7 +278,7 @@ fn local_inv_after_request() {
 /// A leaf is deregistered while a key is bound to it: one of both fails.
 #[test]
 fn bind_and_dereg() {
-    explore(3, || {
+    explore(4, || {
         let world = World::new(false);
         let dereg = spawn(&world, |world| world.dereg(&world.one));
         match world.bind(&world.one) {
@@ -296,7 +296,7 @@ fn bind_and_dereg() {
 /// The deregistration of a leaf unbinds a revocable key, and waits for its accesses.
 #[test]
 fn revoke() {
-    explore(2, || {
+    explore(3, || {
         let world = World::bound(true);
         let reader = spawn(&world, |world| world.read(FIRST, ONE));
         let suspend = |_: &Unpinned<'_>| Ok(world.one.suspend());
@@ -314,7 +314,7 @@ fn revoke() {
 /// A request binds a key that is destroyed: nothing stays pinned.
 #[test]
 fn destroy() {
-    explore(2, || {
+    explore(3, || {
         let world = World::bound(false);
         let request = spawn(&world, |world| world.request(&world.two, FIRST, FIRST + 1));
         world.destroy();
@@ -328,7 +328,7 @@ fn destroy() {
 /// LOCAL_INV of a fast registration ends the accesses, and the layout is free for the next mapping.
 #[test]
 fn fast_registration() {
-    explore(2, || {
+    explore(3, || {
         let memory = Memory::new(ONE);
         let base = crate::backend::Base(memory.clone());
         let world = World::of(|pins| {
