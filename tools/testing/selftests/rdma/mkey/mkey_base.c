@@ -110,7 +110,8 @@ TEST_F(base, stale)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
 
-	ASSERT_EQ(0, ibmkey_bind_interleaved(self->key, MKT_ACCESS_ALL, 1, &self->rows, 1, &self->block));
+	ASSERT_EQ(0, ibmkey_bind_interleaved(self->key, MKT_ACCESS_ALL, 1, &self->rows, 1,
+					     &self->block));
 	EXPECT_EQ(0, base_of(self->key));
 	EXPECT_TRUE(base_refuses(self, self->key->rkey, BASE, 8));
 	EXPECT_TRUE(base_reads(self, self->key->rkey, 0, 0, LENGTH));

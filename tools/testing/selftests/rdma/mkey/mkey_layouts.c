@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Layouts that random ones seldom are: blocks that overlap, megabytes through every kind
- * of layout, and the largest numbers of described bytes, entries and indices: one more is refused and
- * changes nothing. Bytes are written in the order of the key's addresses: of two bytes at one place
- * the later one stays, within a packet and from packet to packet. Many requests at once, and lists
- * of keys, MRs and device memory.
+ * of layout, and the largest numbers of described bytes, entries and indices: one more is refused
+ * and changes nothing. Bytes are written in the order of the key's addresses: of two bytes at one
+ * place the later one stays, within a packet and from packet to packet. Many requests at once, and
+ * lists of keys, MRs and device memory.
  * sets: long
  */
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * MRs. Also the access flags of a window and of its key, and binds of either while the
  * other one is in use. Windows that a queue pair must not use: those of another PD or queue pair,
  * unbound ones, and those whose queue pair has been destroyed. Destruction ends the bindings of
- * windows of type 2, as if each had been invalidated; a reset does not. The test of the kernel's log
- * afterwards finds a destruction that waited in vain.
+ * windows of type 2, as if each had been invalidated; a reset does not. The test of the kernel's
+ * log afterwards finds a destruction that waited in vain.
  * sets: smp
  */
 #include <string.h>
@@ -79,7 +79,7 @@ FIXTURE_TEARDOWN(window)
 
 /* binds a window to a part of the key, or tries to; the queue pair can be used afterwards */
 static int window_bind(FIXTURE_DATA(window) *self, struct ibv_mw *mw, struct ibv_mr *mr,
-			      uint64_t addr, uint64_t length, unsigned int access)
+		       uint64_t addr, uint64_t length, unsigned int access)
 {
 	int err = mkt_bind_window(self->owner, mw, mr, addr, length, access);
 

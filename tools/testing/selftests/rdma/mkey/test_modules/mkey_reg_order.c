@@ -7,8 +7,8 @@
 
 /*
  * Posts at once: bind the key, WRITE or READ through it, bind it to another layout, WRITE or READ
- * through that one, unbind it. The key is a local one. The other side's memory is contiguous. One of
- * the layouts may be a scatterlist, for an MR.
+ * through that one, unbind it. The key is a local one. The other side's memory is contiguous. One
+ * of the layouts may be a scatterlist, for an MR.
  */
 static noinline_for_stack int one_chain(struct reg_test *test, struct reg_layout layout[2],
 					struct ib_mr *far)
