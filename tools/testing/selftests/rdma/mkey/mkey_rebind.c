@@ -257,7 +257,7 @@ static int rebind_drain(struct mkt_setup *s, unsigned int posted)
 }
 
 /*
- * After an unbind, a destroy or another bind returns, the memory of the old
+ * After an unbind, a destroy or a bind by a call returns, the memory of the old
  * layout does not change any more, whatever is in progress. Every request
  * writes another value, so that a late one is found.
  */
@@ -310,9 +310,10 @@ static int stop_by_unbind(FIXTURE_DATA(rebind) *self)
 	return ibmkey_unbind(self->s.key[1]);
 }
 
+/* a bind by a request does not wait for accesses of the peer that are in progress */
 static int stop_by_bind(FIXTURE_DATA(rebind) *self)
 {
-	return rebind_with(self, 1, self->by_request);
+	return rebind_with(self, 1, false);
 }
 
 static int stop_by_destroy(FIXTURE_DATA(rebind) *self)
