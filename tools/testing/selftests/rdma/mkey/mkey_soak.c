@@ -261,11 +261,10 @@ static double soak_seconds(void)
 	return wanted ? strtod(wanted, NULL) : mkt_quick() == 2 ? 9 : mkt_scale(90, 15);
 }
 
-/* one percent of the larger one */
-#define EXPECT_FLAT(before, after) do {					\
+#define EXPECT_FLAT(before, after, percent) do {			\
 	long __b = before, __a = after, __more = __b > __a ? __b : __a;	\
 									\
-	EXPECT_LE(labs(__a - __b), __more / 100)			\
+	EXPECT_LE(labs(__a - __b), __more * (percent) / 100)		\
 		TH_LOG(#before " %ld, " #after " %ld", __b, __a);	\
 } while (0)
 
@@ -287,7 +286,7 @@ static bool soak_wait(struct soak_shared *shared, const pid_t *pid, unsigned int
 
 TEST(soak)
 {
-	unsigned int num = mkt_rounds(MOST_PROCESSES, 4), i, rest;
+	unsigned int num = mkt_rounds(MOST_PROCESSES, 4), i, rest, percent;
 	struct soak_memory before, after, at[RESTS];
 	double begin, seconds = soak_seconds();
 	pid_t pid[MOST_PROCESSES];
@@ -333,9 +332,11 @@ TEST(soak)
 	TH_LOG("%llu binds by calls, %llu by requests, %llu new keys, %llu transfers of %llu bytes",
 	       shared->calls, shared->requests, shared->created, shared->transfers, shared->bytes);
 	EXPECT_LT(0, shared->requests);
-	EXPECT_FLAT(at[1].slab, at[3].slab);
-	EXPECT_FLAT(at[1].available, at[3].available);
-	EXPECT_FLAT(at[1].keys, at[3].keys);
+	/* in a short run, caches of other parts of the kernel still fill */
+	percent = seconds < 60 ? 4 : 1;
+	EXPECT_FLAT(at[1].slab, at[3].slab, percent);
+	EXPECT_FLAT(at[1].available, at[3].available, percent);
+	EXPECT_FLAT(at[1].keys, at[3].keys, 1);
 	EXPECT_EQ(at[1].mrs, at[3].mrs);
 	EXPECT_EQ(before.keys, after.keys);
 	EXPECT_EQ(before.mrs, after.mrs);
