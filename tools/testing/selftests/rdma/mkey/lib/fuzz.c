@@ -24,10 +24,17 @@ bool fuzz_has(const struct fuzz_input *in, enum fuzz_call call)
 static void fuzz_do(struct fuzz *f, const struct fuzz_op *op)
 {
 	struct fuzz_side *s = &f->side[op->obj >> 7];
+	struct fuzz_op of_side = *op;
 
+	/* the tweak of the next command stays in the input */
+	if (op->op % FUZZ_NUM_OPS == FUZZ_TWEAK) {
+		f->tweak = op;
+		return;
+	}
+	of_side.obj &= 0x7f;
 	/* an operation belongs to one of them */
-	fuzz_object(f, s, op);
-	fuzz_key(f, s, op);
+	fuzz_object(f, s, &of_side);
+	fuzz_key(f, s, &of_side);
 }
 
 /* destroys what is there, in either order; returns true if nothing is left */

@@ -472,9 +472,6 @@ void fuzz_object(struct fuzz *f, struct fuzz_side *s, const struct fuzz_op *op)
 	case FUZZ_QP:
 		fuzz_qp(f, op);
 		break;
-	case FUZZ_TWEAK:
-		f->tweak = op;
-		break;
 	case FUZZ_SCRIBBLE:
 		fuzz_scribble(f, op);
 		break;
