@@ -58,27 +58,12 @@ fn value(parameter: impl Borrow<u32>) -> u32 {
 #[macro_use]
 #[path = "mkey_ulp_rust_side.rs"]
 mod side;
-use side::{all_access, Pair, Step, DM_LEN, HOST_LEN};
+use side::{all_access, bytes_of, fill, Pair, Step, DM_LEN, HOST_LEN};
 #[path = "mkey_ulp_rust_refusals.rs"]
 mod refusals;
 use refusals::{other_domains, refusals, refused};
 #[path = "mkey_ulp_rust_verbs.rs"]
 mod verbs;
-
-/// Fills a buffer with bytes that seldom repeat.
-fn fill(buffer: &HostBuffer, seed: usize) -> Result {
-    for i in 0..buffer.len() {
-        buffer.write(i, &[(i * 3 + i / 256 + seed) as u8])?;
-    }
-    Ok(())
-}
-
-/// Returns all bytes of a buffer.
-fn bytes_of(buffer: &HostBuffer) -> Result<KVec<u8>> {
-    let mut bytes = KVec::from_elem(0, buffer.len(), GFP_KERNEL)?;
-    buffer.read(0, &mut bytes)?;
-    Ok(bytes)
-}
 
 /// Counts in device memory: the other node adds, and the host reads.
 fn counter(

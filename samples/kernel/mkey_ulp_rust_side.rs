@@ -4,8 +4,8 @@
 
 use crate::kernel_ext::{
     rdma::ulp::{
-        Access, Connected, Depth, DevicePd, Done, Endpoint, HeldDevice, LeafMemory, Link, Listener,
-        Net, NoPages, Op, Poll, Queue, Request, Right, Status, Wr,
+        Access, Connected, Depth, DevicePd, Done, Endpoint, HeldDevice, HostBuffer, LeafMemory,
+        Link, Listener, Net, NoPages, Op, Poll, Queue, Request, Right, Status, Wr,
     },
     sync::lock::{new_irq_lock, IrqLock},
     thread::Wake,
@@ -51,7 +51,22 @@ pub(crate) struct Completed {
     pub(crate) immediate: Option<u32>,
 }
 
-/// What completions leave for the thread.
+/// Fills a buffer with bytes that seldom repeat.
+pub(crate) fn fill(buffer: &HostBuffer, seed: usize) -> Result {
+    for i in 0..buffer.len() {
+        buffer.write(i, &[(i * 3 + i / 256 + seed) as u8])?;
+    }
+    Ok(())
+}
+
+/// Returns all bytes of a buffer.
+pub(crate) fn bytes_of(buffer: &HostBuffer) -> Result<KVec<u8>> {
+    let mut bytes = KVec::from_elem(0, buffer.len(), GFP_KERNEL)?;
+    buffer.read(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The part that completions leave for the thread.
 pub(crate) struct Inbox {
     completed: KVec<Completed>,
     /// A key that the other side may invalidate, and `true` when it has.

@@ -3,12 +3,11 @@
 //! The operations of a connection, and the requests that are refused.
 
 use crate::{
-    bytes_of, fill,
     kernel_ext::rdma::ulp::{
         DeviceMemory, DmRegion, HostBuffer, Layout, LeafBlock, Mkey, Op, Remote, Status, Wr,
         MAX_SEGMENTS,
     },
-    side::{all_access, Completed, Pair, Side, Step, DM_LEN, HOST_LEN, INLINE},
+    side::{all_access, bytes_of, fill, Completed, Pair, Side, Step, DM_LEN, HOST_LEN, INLINE},
 };
 use kernel::{prelude::*, sync::Arc};
 

@@ -5,7 +5,11 @@
 //! C headers: [`include/linux/bio.h`](srctree/include/linux/bio.h),
 //! [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
-use super::{id::not_connected, link::Held, wr::Segment, LeafMemory, Queue, Refused, Request, Wr};
+use super::{
+    id::not_connected,
+    wr::{Held, Segment},
+    LeafMemory, Queue, Refused, Request, Wr,
+};
 use crate::{
     bindings,
     kernel_ext::{block::Direction, thread::Wake},

@@ -2,7 +2,10 @@
 
 //! Fast registration of pages that others own.
 
-use super::{pd::PdMr, DevicePd, HeldDevice, Remote};
+use super::{
+    pd::{PdMr, Remote},
+    DevicePd, HeldDevice,
+};
 use crate::{bindings, kernel_ext::rdma::mr_key};
 use core::ptr;
 use kernel::{dma::DataDirection, error::to_result, ffi::c_int, prelude::*, sync::Arc};

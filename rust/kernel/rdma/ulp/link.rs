@@ -7,11 +7,11 @@
 
 use super::{
     cm::{Active, Connected, Endpoint, Passive, Requested},
-    id::{not_connected, RawId},
-    wr::{Head, Op, Request, Wr, MAX_SEGMENTS},
+    id::RawId,
+    wr::{first_failed, Op, Queue, Request, Wr, MAX_SEGMENTS},
     DevicePd,
 };
-use crate::{bindings, kernel_ext::thread::Wake};
+use crate::bindings;
 use core::{marker::PhantomData, ops::Deref, ptr, ptr::NonNull};
 use kernel::{
     error::{from_err_ptr, to_result},
@@ -20,179 +20,10 @@ use kernel::{
     str::CStrExt,
     sync::{
         atomic::{ordering, Atomic},
-        rcu, Arc, Completion, UniqueArc,
+        Arc, Completion, UniqueArc,
     },
     types::NotThreadSafe,
 };
-
-/// # Safety
-///
-/// Only `ib_core` may call this, as the `done` of `first`.
-unsafe extern "C" fn first_failed<C>(cq: *mut bindings::ib_cq, _wc: *mut bindings::ib_wc) {
-    // SAFETY: The context is the queue pair, which outlives its queue. A request without a signal
-    // completes only if it fails.
-    unsafe { (*(*cq).cq_context.cast::<Queue<C>>()).fail() };
-}
-
-/// A request that was not posted, and the reason.
-pub(crate) struct Refused<W: Request> {
-    pub(crate) wr: KBox<Wr<W>>,
-    /// `ENOTCONN` after an error of the connection; `EINVAL` for memory of another device or domain,
-    /// for an MR or a key in the wrong state, for atomics that are not of 8 aligned bytes, or for
-    /// inline data that are too long or are not the host's; the errors of posting.
-    pub(crate) error: Error,
-}
-
-impl<W: Request> From<Refused<W>> for Error {
-    fn from(refused: Refused<W>) -> Self {
-        refused.error
-    }
-}
-
-/// A queue pair, to which any thread may post, and completions too.
-///
-/// # Invariants
-///
-/// `raw` is valid until a grace period after `failed` was set. Its completion queue has this as its
-/// context.
-pub(crate) struct Queue<C> {
-    raw: NonNull<bindings::ib_qp>,
-    pd: Arc<DevicePd>,
-    max_inline: u32,
-    /// Of the first of two requests, of which the second owns both.
-    first: bindings::ib_cqe,
-    /// The requests of which only the first part was posted. They complete when the link is dropped.
-    parts: Atomic<*mut Head>,
-    failed: Atomic<bool>,
-    /// The number of [`Held`], and 1 for the link.
-    holders: Atomic<i32>,
-    /// Completed when there is no holder.
-    unheld: Arc<Completion>,
-    wake: Arc<Wake>,
-    session: C,
-}
-
-/// A use of a queue pair by other than its requests. Dropping the link waits for its end.
-///
-/// # Invariants
-///
-/// The queue pair exists, and this is one of its holders.
-pub(super) struct Held<C> {
-    qp: NonNull<Queue<C>>,
-    unheld: Arc<Completion>,
-}
-
-// SAFETY: As a reference to the queue pair.
-unsafe impl<C: Sync> Send for Held<C> {}
-
-impl<C> Deref for Held<C> {
-    type Target = Queue<C>;
-
-    fn deref(&self) -> &Queue<C> {
-        // SAFETY: By the type invariant.
-        unsafe { self.qp.as_ref() }
-    }
-}
-
-impl<C> Drop for Held<C> {
-    fn drop(&mut self) {
-        if self.release() {
-            // The queue pair may be gone after this.
-            self.unheld.complete_all();
-        }
-    }
-}
-
-// SAFETY: Any thread may post to a queue pair.
-unsafe impl<C: Send> Send for Queue<C> {}
-// SAFETY: Any thread may post to a queue pair, also several at once.
-unsafe impl<C: Sync> Sync for Queue<C> {}
-
-impl<C> Queue<C> {
-    /// Returns the data of the connection.
-    pub(crate) fn session(&self) -> &C {
-        &self.session
-    }
-
-    pub(super) fn pd(&self) -> &DevicePd {
-        &self.pd
-    }
-
-    /// Posts nothing any more, and tells the owner of the connection. The owner drops the link.
-    pub(crate) fn fail(&self) {
-        self.failed.store(true, ordering::Relaxed);
-        self.wake.wake();
-    }
-
-    /// Holds the queue pair, unless the connection is lost.
-    pub(super) fn hold(&self) -> Option<Held<C>> {
-        // Pairs with synchronize_rcu() in `Inner::drop()`, which then waits for all holders.
-        let _holding = rcu::read_lock();
-        if self.failed.load(ordering::Relaxed) {
-            return None;
-        }
-        self.holders.fetch_add(1, ordering::Relaxed);
-        // INVARIANT: The link was not dropped before this grace period.
-        Some(Held {
-            qp: NonNull::from(self),
-            unheld: self.unheld.clone(),
-        })
-    }
-
-    /// Removes a holder. Returns `true` if it was the last one.
-    fn release(&self) -> bool {
-        self.holders.fetch_sub(1, ordering::Full) == 1
-    }
-
-    /// Posts a request. The queue pair owns it until it completes. May be called in any context.
-    ///
-    /// If the device accepts only a part of the request, the connection fails. The request completes
-    /// with an error then, when the owner of the link drops it.
-    ///
-    /// # Errors
-    ///
-    /// See [`Refused`].
-    pub(crate) fn post<W: Request<Session = C>>(
-        &self,
-        mut wr: KBox<Wr<W>>,
-        op: Op,
-    ) -> Result<(), Refused<W>> {
-        let mut sges: [bindings::ib_sge; MAX_SEGMENTS] =
-            core::array::from_fn(|_| pin_init::zeroed());
-        // Pairs with synchronize_rcu() in `Inner::drop()`.
-        let _posting = rcu::read_lock();
-        let count = match self.failed.load(ordering::Relaxed) {
-            true => Err(not_connected()),
-            false => wr.prepare(op, &self.pd, self.max_inline, &mut sges),
-        };
-        let count = match count {
-            Ok(count) => count,
-            Err(error) => return Err(Refused { wr, error }),
-        };
-        wr.begin(op);
-        let owned = KBox::into_raw(wr);
-        let first = (&raw const self.first).cast_mut();
-        // SAFETY: The queue pair is valid, because it had not failed in this grace period. The box
-        // that was leaked has all memory that the request names. `done()` makes the box again.
-        let (ret, partly) =
-            unsafe { Wr::submit(owned, self.raw.as_ptr(), first, &mut sges, count) };
-        let Err(error) = to_result(ret) else {
-            return Ok(());
-        };
-        if partly {
-            let head = owned.cast::<Head>();
-            let next = self.parts.xchg(head, ordering::Relaxed);
-            // SAFETY: The box is leaked. `Inner::drop()` reads the list after this grace period.
-            unsafe { (*head).next = next };
-            self.fail();
-            return Ok(());
-        }
-        // SAFETY: Nothing was posted, so this owns the box again.
-        let mut wr = unsafe { KBox::from_raw(owned) };
-        wr.undo();
-        Err(Refused { wr, error })
-    }
-}
 
 /// The context in which requests complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -330,7 +161,7 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
     ///
     /// # Errors
     ///
-    /// See [`Refused`].
+    /// See [`Refused`](super::Refused).
     pub(crate) fn receive<W: Request<Session = C>>(&self, wr: KBox<Wr<W>>) -> Result {
         Ok(self.inner.qp.post(wr, Op::Recv)?)
     }

@@ -9,8 +9,8 @@
 //! | `dm.rs` | device memory and MRs over it |
 //! | `mkey.rs` | keys: unbound, bound, and with a staged layout |
 //! | `id.rs`, `cm.rs` | ids of `rdma_cm`; the sides of a connection before it is made |
-//! | `wr.rs` | requests and their completions |
-//! | `link.rs` | connected queue pairs with many requests in flight |
+//! | `wr.rs` | requests, their completions, and the queue pairs to which they are posted |
+//! | `link.rs` | connections: from a queue pair that is made to its end |
 //! | `bdev.rs` | block devices that read and write the memory of requests |
 //! | `fast.rs` | fast registration of pages |
 //!
@@ -42,12 +42,12 @@ pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use dm::{DeviceMemory, DmRegion};
 pub(crate) use fast::{FastMr, NoPages, Pages, ScatterList};
 pub(crate) use id::{Net, PRIVATE_MAX};
-pub(crate) use link::{Depth, Link, Poll, Queue, Refused};
+pub(crate) use link::{Depth, Link, Poll};
 pub(crate) use mkey::{
     BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Posted, Staged, Unbound,
 };
-pub(crate) use pd::{DevicePd, HostBuffer};
-pub(crate) use wr::{Done, Invalidated, Op, Remote, Request, Status, Wr, MAX_SEGMENTS};
+pub(crate) use pd::{DevicePd, HostBuffer, Remote};
+pub(crate) use wr::{Done, Invalidated, Op, Queue, Refused, Request, Status, Wr, MAX_SEGMENTS};
 
 /// The module's name. `rdma resource` shows it as the owner of an object.
 const NAME: &kernel::str::CStr = <crate::LocalModule as kernel::ModuleMetadata>::NAME;

@@ -79,6 +79,15 @@ impl Deref for PdMr {
     }
 }
 
+/// The remote side of a transfer.
+#[derive(Clone, Copy)]
+pub(crate) struct Remote {
+    /// The address. For device memory it is an offset.
+    pub(crate) addr: u64,
+    /// The rkey.
+    pub(crate) rkey: u32,
+}
+
 /// Devices read and write the memory.
 const DIRECTION: DataDirection = DataDirection::Bidirectional;
 

@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests, which own what they use until they complete.
+//! Requests, which own what they use until they complete, and the queue pairs to which they are posted.
 //!
 //! Posting gives the box of a request to the queue pair, and the completion gives it to
 //! [`Request::done`]. So nothing that a device may access is freed or changed meanwhile.
 
 use super::{
     fast::{Pages, State},
-    link::Held,
+    id::not_connected,
     mkey::Posted,
-    pd::PdMr,
-    Access, DevicePd, FastMr, LeafMemory, Mkey, Queue,
+    pd::{PdMr, Remote},
+    Access, DevicePd, FastMr, LeafMemory, Mkey,
 };
-use crate::bindings;
-use core::ptr;
-use kernel::{ffi::c_int, prelude::*};
+use crate::{bindings, kernel_ext::thread::Wake};
+use core::{ops::Deref, ptr, ptr::NonNull};
+use kernel::{
+    error::to_result,
+    ffi::c_int,
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        rcu, Arc, Completion,
+    },
+};
 
 /// The largest number of segments of a request.
 pub(crate) const MAX_SEGMENTS: usize = 8;
@@ -42,15 +50,6 @@ impl Status {
     pub(crate) const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
     /// The queue pair failed before the request ran.
     pub(crate) const FLUSHED: Self = Self(bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR);
-}
-
-/// The remote side of a transfer.
-#[derive(Clone, Copy)]
-pub(crate) struct Remote {
-    /// The address. For device memory it is an offset.
-    pub(crate) addr: u64,
-    /// The rkey.
-    pub(crate) rkey: u32,
 }
 
 /// An operation.
@@ -83,7 +82,7 @@ pub(crate) enum Op {
     Invalidate,
 }
 
-/// The proof that the remote side has invalidated an rkey. It ends with the completion that had it,
+/// The proof that the remote side has invalidated an rkey. It ends with the completion that brought it,
 /// so it is not used for a later registration that has the same rkey.
 pub(crate) struct Invalidated<'a> {
     rkey: u32,
@@ -283,8 +282,8 @@ impl<W: Request> Wr<W> {
     ///
     /// # Errors
     ///
-    /// See [`Refused`](super::Refused).
-    pub(super) fn prepare(
+    /// See [`Refused`].
+    fn prepare(
         &self,
         op: Op,
         pd: &DevicePd,
@@ -359,7 +358,7 @@ impl<W: Request> Wr<W> {
     /// drained if only a part was posted. The queue pair and `first` must be valid, and
     /// [`Self::prepare`] must have set the first `count` of `sges` for it. Its completion queue must
     /// have a [`Queue<W::Session>`] as its context.
-    pub(super) unsafe fn submit(
+    unsafe fn submit(
         this: *mut Self,
         qp: *mut bindings::ib_qp,
         first: *mut bindings::ib_cqe,
@@ -462,7 +461,7 @@ impl<W: Request> Wr<W> {
     }
 
     /// Makes the operation that of the next [`Self::submit`].
-    pub(super) fn begin(&mut self, op: Op) {
+    fn begin(&mut self, op: Op) {
         self.op = op;
         if let Op::Register(_) | Op::RegisterAndSend(_) = op {
             self.own.set_state(State::Registered);
@@ -470,7 +469,7 @@ impl<W: Request> Wr<W> {
     }
 
     /// Undoes [`Self::begin`].
-    pub(super) fn undo(&mut self) {
+    fn undo(&mut self) {
         if let Op::Register(_) | Op::RegisterAndSend(_) = self.op {
             self.own.set_state(State::Mapped);
         }
@@ -480,7 +479,7 @@ impl<W: Request> Wr<W> {
 /// # Safety
 ///
 /// Only `ib_core` may call this, as the `done` of a posted [`Wr<W>`] on the queue of a
-/// [`Queue<W::Session>`]; or the [`Queue`] when it is drained.
+/// [`Queue<W::Session>`]; or the link when it is dropped.
 unsafe extern "C" fn done<W: Request>(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
     // SAFETY: By the safety requirement. The queue pair gives the box back, which it owned since
     // the request was posted. The context is the queue pair, which outlives its queue.
@@ -517,4 +516,176 @@ unsafe extern "C" fn done<W: Request>(cq: *mut bindings::ib_cq, wc: *mut binding
         }
     }
     W::done(wr, qp, done);
+}
+
+/// # Safety
+///
+/// Only `ib_core` may call this, as the `done` of `first`.
+pub(super) unsafe extern "C" fn first_failed<C>(
+    cq: *mut bindings::ib_cq,
+    _wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: The context is the queue pair, which outlives its queue. A request without a signal
+    // completes only if it fails.
+    unsafe { (*(*cq).cq_context.cast::<Queue<C>>()).fail() };
+}
+
+/// A request that was not posted, and the reason.
+pub(crate) struct Refused<W: Request> {
+    pub(crate) wr: KBox<Wr<W>>,
+    /// `ENOTCONN` after an error of the connection; `EINVAL` for memory of another device or domain,
+    /// for an MR or a key in the wrong state, for atomics that are not of 8 aligned bytes, or for
+    /// inline data that are too long or are not the host's; the errors of posting.
+    pub(crate) error: Error,
+}
+
+impl<W: Request> From<Refused<W>> for Error {
+    fn from(refused: Refused<W>) -> Self {
+        refused.error
+    }
+}
+
+/// A queue pair, to which any thread may post, and completions too.
+///
+/// # Invariants
+///
+/// `raw` is valid until a grace period after `failed` was set. Its completion queue has this as its
+/// context.
+pub(crate) struct Queue<C> {
+    pub(super) raw: NonNull<bindings::ib_qp>,
+    pub(super) pd: Arc<DevicePd>,
+    pub(super) max_inline: u32,
+    /// Of the first of two requests, of which the second owns both.
+    pub(super) first: bindings::ib_cqe,
+    /// The requests of which only the first part was posted. They complete when the link is dropped.
+    pub(super) parts: Atomic<*mut Head>,
+    pub(super) failed: Atomic<bool>,
+    /// The number of [`Held`], and 1 for the link.
+    pub(super) holders: Atomic<i32>,
+    /// Completed when there is no holder.
+    pub(super) unheld: Arc<Completion>,
+    pub(super) wake: Arc<Wake>,
+    pub(super) session: C,
+}
+
+/// A use of a queue pair by other than its requests. Dropping the link waits for its end.
+///
+/// # Invariants
+///
+/// The queue pair exists, and this is one of its holders.
+pub(super) struct Held<C> {
+    qp: NonNull<Queue<C>>,
+    unheld: Arc<Completion>,
+}
+
+// SAFETY: As a reference to the queue pair.
+unsafe impl<C: Sync> Send for Held<C> {}
+
+impl<C> Deref for Held<C> {
+    type Target = Queue<C>;
+
+    fn deref(&self) -> &Queue<C> {
+        // SAFETY: By the type invariant.
+        unsafe { self.qp.as_ref() }
+    }
+}
+
+impl<C> Drop for Held<C> {
+    fn drop(&mut self) {
+        if self.release() {
+            // The queue pair may be gone after this.
+            self.unheld.complete_all();
+        }
+    }
+}
+
+// SAFETY: Any thread may post to a queue pair.
+unsafe impl<C: Send> Send for Queue<C> {}
+// SAFETY: Any thread may post to a queue pair, also several at once.
+unsafe impl<C: Sync> Sync for Queue<C> {}
+
+impl<C> Queue<C> {
+    /// Returns the data of the connection.
+    pub(crate) fn session(&self) -> &C {
+        &self.session
+    }
+
+    pub(super) fn pd(&self) -> &DevicePd {
+        &self.pd
+    }
+
+    /// Posts nothing any more, and tells the owner of the connection. The owner drops the link.
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, ordering::Relaxed);
+        self.wake.wake();
+    }
+
+    /// Holds the queue pair, unless the connection is lost.
+    pub(super) fn hold(&self) -> Option<Held<C>> {
+        // Pairs with synchronize_rcu() in the drop of the link, which then waits for all holders.
+        let _holding = rcu::read_lock();
+        if self.failed.load(ordering::Relaxed) {
+            return None;
+        }
+        self.holders.fetch_add(1, ordering::Relaxed);
+        // INVARIANT: The link was not dropped before this grace period.
+        Some(Held {
+            qp: NonNull::from(self),
+            unheld: self.unheld.clone(),
+        })
+    }
+
+    /// Removes a holder. Returns `true` if it was the last one.
+    pub(super) fn release(&self) -> bool {
+        self.holders.fetch_sub(1, ordering::Full) == 1
+    }
+
+    /// Posts a request. The queue pair owns it until it completes. May be called in any context.
+    ///
+    /// If the device accepts only a part of the request, the connection fails. The request completes
+    /// with an error then, when the owner of the link drops it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Refused`].
+    pub(crate) fn post<W: Request<Session = C>>(
+        &self,
+        mut wr: KBox<Wr<W>>,
+        op: Op,
+    ) -> Result<(), Refused<W>> {
+        let mut sges: [bindings::ib_sge; MAX_SEGMENTS] =
+            core::array::from_fn(|_| pin_init::zeroed());
+        // Pairs with synchronize_rcu() in the drop of the link.
+        let _posting = rcu::read_lock();
+        let count = match self.failed.load(ordering::Relaxed) {
+            true => Err(not_connected()),
+            false => wr.prepare(op, &self.pd, self.max_inline, &mut sges),
+        };
+        let count = match count {
+            Ok(count) => count,
+            Err(error) => return Err(Refused { wr, error }),
+        };
+        wr.begin(op);
+        let owned = KBox::into_raw(wr);
+        let first = (&raw const self.first).cast_mut();
+        // SAFETY: The queue pair is valid, because it had not failed in this grace period. The box
+        // that was leaked has all memory that the request names. `done()` makes the box again.
+        let (ret, partly) =
+            unsafe { Wr::submit(owned, self.raw.as_ptr(), first, &mut sges, count) };
+        let Err(error) = to_result(ret) else {
+            return Ok(());
+        };
+        if partly {
+            let head = owned.cast::<Head>();
+            let next = self.parts.xchg(head, ordering::Relaxed);
+            // SAFETY: The box is leaked. the drop of the link reads the list after this grace period.
+            unsafe { (*head).next = next };
+            self.fail();
+            return Ok(());
+        }
+        // SAFETY: Nothing was posted, so this owns the box again.
+        let mut wr = unsafe { KBox::from_raw(owned) };
+        wr.undo();
+        Err(Refused { wr, error })
+    }
 }

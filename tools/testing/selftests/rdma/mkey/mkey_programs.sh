@@ -64,7 +64,11 @@ refused=(
 )
 
 # side N COMMAND: runs COMMAND for device N
-side() { in_ns "$1" timeout 40 ${2//DEV/${dev[$1]}}; }
+side() {
+	local -a words
+	read -ra words <<<"${2//DEV/${dev[$1]}}"
+	in_ns "$1" timeout 40 "${words[@]}"
+}
 
 # transfers PAIR: succeeds if both sides do
 transfers() {

@@ -5,6 +5,8 @@
 # serves the block device $store, and the disk of the client in the first one is $disk. A script
 # sources this file after common.sh.
 
+# shellcheck disable=SC2034,SC2154 # names of common.sh and of the scripts
+
 ((UID == 0)) || skip_all "not root"
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
 modules=${MKEY_SAMPLES:-${MODULE_DIR-}/samples/kernel}
