@@ -372,31 +372,34 @@ impl Server {
     fn run(&self, store: Arc<BlockDevice>) {
         let (mut links, mut store) = (KVec::new(), Some(store));
         while !self.ending.load(ordering::Relaxed) {
-            self.wake.wait(PROBE_MS);
+            // One at a time, so that clients do not delay what follows.
+            let endpoint = self.listener.next();
+            if endpoint.is_none() {
+                self.wake.wait(PROBE_MS);
+            }
             if store.as_ref().is_some_and(|store| store.is_gone()) {
                 links.clear();
                 store = None;
             }
-            // A client that connects again has lost a connection, whose data must not come later.
+            // After `next()`: a client that connects again has lost a connection, whose data must
+            // not come later.
             links.retain(|link: &mut Link<_, _>| !link.is_lost());
             links.iter().for_each(probe);
-            while !self.ending.load(ordering::Relaxed) {
-                let Some(endpoint) = self.listener.next() else {
-                    break;
-                };
-                if store.is_none() {
-                    store = BlockDevice::open(self.device, &self.wake).ok();
-                }
-                let Some(store) = store.as_ref().filter(|_| links.len() < MAX_LINKS) else {
-                    // This rejects it.
-                    drop(endpoint);
-                    continue;
-                };
-                let link = self.accept(endpoint, store);
-                let kept = link.and_then(|link| Ok(links.push(link, GFP_KERNEL)?));
-                if let Err(error) = kept {
-                    pr_err!("a connection is refused: error {}\n", error.to_errno());
-                }
+            let Some(endpoint) = endpoint else {
+                continue;
+            };
+            if store.is_none() {
+                store = BlockDevice::open(self.device, &self.wake).ok();
+            }
+            let Some(store) = store.as_ref().filter(|_| links.len() < MAX_LINKS) else {
+                // This rejects it.
+                drop(endpoint);
+                continue;
+            };
+            let link = self.accept(endpoint, store);
+            let kept = link.and_then(|link| Ok(links.push(link, GFP_KERNEL)?));
+            if let Err(error) = kept {
+                pr_err!("a connection is refused: error {}\n", error.to_errno());
             }
         }
     }

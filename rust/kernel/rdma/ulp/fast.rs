@@ -148,8 +148,11 @@ impl<P: Pages> FastMr<P> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device has no such MRs, `ENOMEM`.
+    /// `EINVAL` for no segments, or if the device has no such MRs; `ENOMEM`.
     pub(crate) fn new(pd: &Arc<DevicePd>, segments: u16) -> Result<Self> {
+        if segments == 0 {
+            return Err(EINVAL);
+        }
         // SAFETY: The domain is valid. `ib_alloc_mr()` returns a new MR in the domain, or an error.
         let mr = unsafe {
             let kind = bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS;
