@@ -17,10 +17,11 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     error::{from_err_ptr, to_result},
+    ffi::c_void,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc,
+        Arc, ArcBorrow, Completion,
     },
 };
 
@@ -31,27 +32,42 @@ pub(crate) trait Transfer: Request {
     fn moved(wr: KBox<Wr<Self>>, qp: &Queue<Self::Session>, result: Result);
 }
 
+/// Bytes of a sector.
+const SECTOR: usize = 512;
+/// A write that has ended is on the medium: whoever gets a reply has no way to flush a cache.
+const DURABLE: u32 =
+    1 << bindings::req_flag_bits___REQ_FUA | 1 << bindings::req_flag_bits___REQ_SYNC;
+
 /// The holder of a block device, as the block layer knows it.
+#[pin_data]
 struct Holder {
     gone: Atomic<bool>,
     wake: Arc<Wake>,
+    /// Completed when the device is closed.
+    #[pin]
+    unused: Completion,
 }
 
 /// # Safety
 ///
 /// Only the block layer may call this, for a device whose holder is a [`Holder`].
 unsafe extern "C" fn mark_dead(bdev: *mut bindings::block_device, _surprise: bool) {
-    // SAFETY: The holder exists while it holds the device, whose lock the caller has taken. The
-    // block layer wants it unlocked.
-    unsafe {
-        let holder = &*(*bdev).bd_holder.cast::<Holder>();
-        holder.gone.store(true, ordering::Relaxed);
-        holder.wake.wake();
+    // SAFETY: The holder is in an `Arc` that exists while it holds the device, whose lock the
+    // caller has taken. The block layer wants it unlocked.
+    let holder = unsafe {
+        let raw = (*bdev).bd_holder.cast::<Holder>().cast_const();
+        let holder = Arc::from(ArcBorrow::from_raw(raw));
         bindings::mutex_unlock(&raw mut (*bdev).bd_holder_lock);
-    }
+        holder
+    };
+    holder.gone.store(true, ordering::Relaxed);
+    holder.wake.wake();
+    // The device may have the memory of requests, which the driver would take away.
+    holder.unused.wait_for_completion();
 }
 
-/// A block device, which no other holder has open. Dropping it closes the device.
+/// A block device, which no other holder has open. Dropping it closes the device. The removal of the
+/// device waits for that.
 ///
 /// # Invariants
 ///
@@ -80,11 +96,14 @@ impl BlockDevice {
     /// `ENXIO` if there is no such device, `EBUSY` if it has another holder, `EINVAL` if its blocks
     /// are larger than 512 bytes, `ENOMEM`; the errors of its driver.
     pub(crate) fn open(number: u32, wake: &Arc<Wake>) -> Result<Arc<Self>> {
-        let holder = Holder {
-            gone: Atomic::new(false),
-            wake: wake.clone(),
-        };
-        let holder = Arc::new(holder, GFP_KERNEL)?;
+        let holder = Arc::pin_init(
+            pin_init!(Holder {
+                gone: Atomic::new(false),
+                wake: wake.clone(),
+                unused <- Completion::new(),
+            }),
+            GFP_KERNEL,
+        )?;
         // SAFETY: The holder exists until the device is closed, and the operations are static.
         let file = from_err_ptr(unsafe {
             let raw_holder = Arc::as_ptr(&holder).cast_mut().cast();
@@ -96,7 +115,7 @@ impl BlockDevice {
             holder,
         };
         // SAFETY: The device is open.
-        if unsafe { bindings::bdev_logical_block_size(this.as_raw()) } > 512 {
+        if unsafe { bindings::bdev_logical_block_size(this.as_raw()) } > SECTOR as u32 {
             return Err(EINVAL);
         }
         Ok(Arc::new(this, GFP_KERNEL)?)
@@ -141,12 +160,12 @@ impl BlockDevice {
     }
 
     /// Moves the bytes of the segments of `wr`, from `sector` on. The block device owns the request
-    /// until it has called [`Transfer::moved`]. Sleeps.
+    /// until it has called [`Transfer::moved`]. A write is on the medium then. Sleeps.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the connection is lost, `EINVAL` for too much memory, the errors of
-    /// [`Self::check`].
+    /// `ENOTCONN` if the connection is lost, `EINVAL` for too much memory or a part of a sector, the
+    /// errors of [`Self::check`].
     pub(crate) fn submit<W: Transfer>(
         &self,
         mut wr: KBox<Wr<W>>,
@@ -178,18 +197,19 @@ impl BlockDevice {
         qp: &Queue<W::Session>,
         direction: Direction,
     ) -> Result<(*mut bindings::bio, Held<W::Session>)> {
-        let mut vecs = 0u32;
+        let (mut vecs, mut total) = (0u32, 0usize);
         for segment in &wr.segments {
             let leaf = segment.leaf.as_ref().ok_or(EINVAL)?;
             vecs = vecs.saturating_add(self.check(leaf)?);
+            total = total.saturating_add(segment.len);
         }
-        if vecs == 0 || vecs > bindings::BIO_MAX_VECS {
+        if vecs == 0 || vecs > bindings::BIO_MAX_VECS || total % SECTOR != 0 {
             return Err(EINVAL);
         }
         let held = qp.hold().ok_or_else(not_connected)?;
         let op = match direction {
             Direction::Read => bindings::req_op_REQ_OP_READ,
-            Direction::Write => bindings::req_op_REQ_OP_WRITE,
+            Direction::Write => bindings::req_op_REQ_OP_WRITE | DURABLE,
         };
         // SAFETY: The device is open.
         let bio = unsafe { bindings::bio_alloc(self.as_raw(), vecs as u16, op) };
@@ -202,12 +222,11 @@ impl BlockDevice {
             let (skip, bytes) = (offset as u32, len as u32);
             let added = match &segment.leaf {
                 Some(LeafMemory::Host(buffer)) => {
-                    let mut added = false;
+                    let at = (buffer.start() + offset as u64) as *mut c_void;
+                    // They are the block device's until `give_back()`.
+                    let synced = buffer.sync_for_cpu(offset, len).is_ok();
                     // SAFETY: The memory is in the linear mapping, and there are so many bytes.
-                    let add = |at: *mut u8| unsafe {
-                        added = bindings::bio_add_linear(bio, at.cast(), bytes);
-                    };
-                    buffer.access(offset, len, add).is_ok() && added
+                    synced && unsafe { bindings::bio_add_linear(bio, at, bytes) }
                 }
                 // SAFETY: The table is valid.
                 Some(LeafMemory::Dm(region)) => region.pages().is_some_and(|pages| unsafe {
@@ -216,6 +235,7 @@ impl BlockDevice {
                 None => false,
             };
             if !added {
+                give_back(wr);
                 // SAFETY: The bio was not submitted.
                 unsafe { bindings::bio_put(bio) };
                 return Err(EINVAL);
@@ -229,6 +249,22 @@ impl Drop for BlockDevice {
     fn drop(&mut self) {
         // SAFETY: By the type invariant. After it the block layer does not know the holder.
         unsafe { bindings::bdev_fput(self.file.as_ptr()) };
+        self.holder.unused.complete_all();
+    }
+}
+
+/// Gives the memory of a request back to the device of the connection.
+fn give_back<W: Transfer>(wr: &Wr<W>) {
+    for &Segment {
+        ref leaf,
+        offset,
+        len,
+    } in &wr.segments
+    {
+        if let Some(LeafMemory::Host(buffer)) = leaf {
+            // `Wr::add()` checked that the bytes are in the memory.
+            let _ = buffer.sync_for_device(offset, len);
+        }
     }
 }
 
@@ -246,6 +282,7 @@ unsafe extern "C" fn ended<W: Transfer>(bio: *mut bindings::bio) {
         bindings::bio_put(bio);
         bindings::blk_status_to_errno(status)
     });
+    give_back(&wr);
     if let Some(held) = wr.held.take() {
         W::moved(wr, &held, result);
     }

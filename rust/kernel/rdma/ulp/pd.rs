@@ -158,17 +158,34 @@ impl HostBuffer {
     /// Calls `copy` with the address of `len` bytes at `offset`, between a synchronisation for the
     /// processor and one for the device.
     pub(super) fn access(&self, offset: usize, len: usize, copy: impl FnOnce(*mut u8)) -> Result {
+        self.sync_for_cpu(offset, len)?;
+        // SAFETY: `offset` is in the memory.
+        copy(unsafe { self.memory.as_ptr().cast_mut().add(offset) });
+        self.sync_for_device(offset, len)
+    }
+
+    /// Returns the DMA address of `len` bytes at `offset`.
+    fn range(&self, offset: usize, len: usize) -> Result<u64> {
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         if end > self.len() {
             return Err(EINVAL);
         }
-        let (raw, all) = (self.device.as_raw(), self.len());
-        // SAFETY: The memory is mapped (type invariant), and `offset` is in it.
-        unsafe {
-            bindings::ib_dma_sync_single_for_cpu(raw, self.addr, all, DIRECTION.into());
-            copy(self.memory.as_ptr().cast_mut().add(offset));
-            bindings::ib_dma_sync_single_for_device(raw, self.addr, all, DIRECTION.into());
-        }
+        Ok(self.addr + offset as u64)
+    }
+
+    /// Gives `len` bytes at `offset` to the processor, or to another device.
+    pub(super) fn sync_for_cpu(&self, offset: usize, len: usize) -> Result {
+        let (raw, addr) = (self.device.as_raw(), self.range(offset, len)?);
+        // SAFETY: The bytes are mapped (type invariant).
+        unsafe { bindings::ib_dma_sync_single_for_cpu(raw, addr, len, DIRECTION.into()) };
+        Ok(())
+    }
+
+    /// Gives `len` bytes at `offset` back to the device.
+    pub(super) fn sync_for_device(&self, offset: usize, len: usize) -> Result {
+        let (raw, addr) = (self.device.as_raw(), self.range(offset, len)?);
+        // SAFETY: The bytes are mapped (type invariant).
+        unsafe { bindings::ib_dma_sync_single_for_device(raw, addr, len, DIRECTION.into()) };
         Ok(())
     }
 
