@@ -2,6 +2,7 @@
 
 #include <linux/cred.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/user_namespace.h>
 
@@ -31,6 +32,16 @@ __rust_helper u32 rust_helper_cred_user(const struct cred *cred)
 __rust_helper void rust_helper_rdma_cond_resched(void)
 {
 	cond_resched();
+}
+
+__rust_helper unsigned int rust_helper_noio_begin(void)
+{
+	return memalloc_noio_save();
+}
+
+__rust_helper void rust_helper_noio_end(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
 }
 
 __rust_helper bool rust_helper_current_is_killed(void)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kernel threads that their owner waits for, and an event that a thread waits for.
+//! Kernel threads that their owner waits for, an event that a thread waits for, and allocations
+//! without I/O.
 //!
 //! C header: [`include/linux/kthread.h`](srctree/include/linux/kthread.h)
 
@@ -15,7 +16,7 @@ use kernel::{
     new_condvar,
     prelude::*,
     str::{CStr, CStrExt},
-    sync::{Arc, CondVar},
+    sync::{Arc, CondVar, CondVarTimeoutResult},
     time::msecs_to_jiffies,
     types::Opaque,
 };
@@ -47,17 +48,30 @@ impl Wake {
         self.changed.notify_all();
     }
 
-    /// Waits until the event is set, or until `timeout_ms` are over or a signal is pending. Clears
-    /// the event.
-    pub(crate) fn wait(&self, timeout_ms: u32) {
+    /// Waits until the event is set, or until `timeout_ms` are over. Clears the event. Returns
+    /// `false` if a signal ended the wait: later waits would return at once, too.
+    pub(crate) fn wait(&self, timeout_ms: u32) -> bool {
         let mut set = self.set.lock();
+        let mut signal = false;
         if !*set {
             let timeout = msecs_to_jiffies(timeout_ms);
-            // The caller looks at what has happened, whatever ended the wait.
-            let _ = self.changed.wait_interruptible_timeout(&mut set, timeout);
+            let ended = self.changed.wait_interruptible_timeout(&mut set, timeout);
+            signal = matches!(ended, CondVarTimeoutResult::Signal { .. });
         }
         *set = false;
+        !signal
     }
+}
+
+/// Calls `body`, in which no allocation of this thread begins I/O. A thread that I/O waits for
+/// would wait for itself.
+pub(crate) fn without_io<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: It changes a flag of the current thread.
+    let flags = unsafe { bindings::noio_begin() };
+    let result = body();
+    // SAFETY: The flags are those of the call above, and what `body` began has ended.
+    unsafe { bindings::noio_end(flags) };
+    result
 }
 
 /// A kernel thread. Dropping it waits until the thread has ended, so the owner tells the thread

@@ -158,8 +158,8 @@ impl Side {
             }
             let Some(link) = self.link.take_if(|link| link.is_lost()) else {
                 let link = self.link.as_ref().ok_or(EPIPE)?;
-                if link.poll(DEPTH as u16) == 0 {
-                    self.session.wake.wait(100);
+                if link.poll(DEPTH as u16) == 0 && !self.session.wake.wait(100) {
+                    return Err(EINTR);
                 }
                 continue;
             };
@@ -235,7 +235,9 @@ impl Pair {
             if endpoint.is_some() {
                 break;
             }
-            self.wake.wait(100);
+            if !self.wake.wait(100) {
+                return Err(EINTR);
+            }
         }
         let endpoint = endpoint.ok_or(ETIMEDOUT)?;
         let link = Link::new(endpoint, &there.pd, &depth, there.session.clone())?;
