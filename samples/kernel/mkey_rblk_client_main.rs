@@ -16,10 +16,10 @@ use kernel::{
 use kernel_ext::{
     block::{Direction, Disk, Driver, Io, Limits},
     rdma::ulp::{
-        Access, Connected, Depth, DevicePd, Done, Endpoint, FastMr, HostBuffer, Link, Net, NoPages,
-        Op, Poll, Queue, Request, Right, Wr,
+        random, Access, Connected, Depth, DevicePd, Done, Endpoint, FastMr, HostBuffer, Link, Net,
+        NoPages, Op, Poll, Queue, Request, Right, Wr,
     },
-    thread::{Thread, Wake},
+    thread::{without_io, Thread, Wake},
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -35,7 +35,7 @@ mod kernel_ext;
 #[allow(dead_code, reason = "the other side uses the rest")]
 #[path = "mkey_rblk_protocol.rs"]
 mod protocol;
-use protocol::{value, Command, Hello, Reply, DEPTH, MAX_BYTES, PORT, SECTOR};
+use protocol::{value, Command, Hello, Reply, Who, DEPTH, MAX_BYTES, PORT, SECTOR};
 
 module! {
     type: MkeyRblkClient,
@@ -107,6 +107,7 @@ struct Client {
     net: Net,
     server: SocketAddrV4,
     wake: Arc<Wake>,
+    who: Who,
 }
 
 impl State {
@@ -287,7 +288,7 @@ impl Client {
             wr.add(&message, 0, Command::LEN)?;
             commands.push(wr, GFP_KERNEL)?;
         }
-        Ok((link.connect(&[])?, commands))
+        Ok((link.connect(&self.who.bytes())?, commands))
     }
 
     /// Adds the disk when the first connection is made.
@@ -365,7 +366,7 @@ impl Client {
         }
     }
 
-    /// Keeps the connection until the module ends.
+    /// Keeps the connection until the module ends. The disk waits for it, so the caller forbids I/O.
     fn run(self: &Arc<Self>) {
         let mut link: Option<Link<_, _>> = None;
         loop {
@@ -383,8 +384,8 @@ impl Client {
             }
             match lost {
                 _ if ending => return,
-                Some(false) => self.wake.wait(RETRY_MS),
-                _ if removing => self.wake.wait(RETRY_MS),
+                Some(false) => _ = self.wake.wait(RETRY_MS),
+                _ if removing => _ = self.wake.wait(RETRY_MS),
                 _ => {
                     link = self.up().ok();
                     if link.is_none() {
@@ -431,11 +432,12 @@ impl kernel::Module for MkeyRblkClient {
                 net,
                 server: SocketAddrV4::new(Ipv4Addr::from(server), PORT),
                 wake,
+                who: Who { client: random() },
             }),
             GFP_KERNEL,
         )?;
         let running = client.clone();
-        let thread = Thread::spawn(c"mkey_rblk_client", move || running.run())?;
+        let thread = Thread::spawn(c"mkey_rblk_client", move || without_io(|| running.run()))?;
         Ok(Self {
             client,
             _thread: thread,

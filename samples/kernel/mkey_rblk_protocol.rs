@@ -2,7 +2,7 @@
 
 //! The messages of the block device over RDMA. All numbers are big-endian.
 //!
-//! The client connects. The server tells its capacity when it accepts. The client sends commands,
+//! The client connects and tells who it is. The server tells its capacity when it accepts. The client sends commands,
 //! each with the rkey of the memory that the data are in or go to. The server reads or writes that
 //! memory, then replies. A command stays with the client until it invalidated the rkey.
 
@@ -116,6 +116,32 @@ impl Reply {
         Ok(Self {
             tag: u32::from_be_bytes(part(&bytes, 0)?),
             status: u32::from_be_bytes(part(&bytes, 4)?),
+        })
+    }
+}
+
+/// The private data with which a client connects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Who {
+    /// A random number, the same for all connections of a client.
+    pub(crate) client: u64,
+}
+
+impl Who {
+    /// Returns the message.
+    pub(crate) fn bytes(&self) -> [u8; 8] {
+        self.client.to_be_bytes()
+    }
+
+    /// Reads a message of `len` bytes, of which `bytes` are the first.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are too few.
+    pub(crate) fn get(bytes: &[u8], len: usize) -> Result<Self> {
+        let bytes = bytes.get(..len).unwrap_or(bytes);
+        Ok(Self {
+            client: u64::from_be_bytes(part(bytes, 0)?),
         })
     }
 }

@@ -40,7 +40,7 @@ mod kernel_ext;
 #[allow(dead_code, reason = "the other side uses the rest")]
 #[path = "mkey_rblk_protocol.rs"]
 mod protocol;
-use protocol::{value, Command, Hello, Reply, DEPTH, MAX_BYTES, PORT, SECTOR};
+use protocol::{value, Command, Hello, Reply, Who, DEPTH, MAX_BYTES, PORT, SECTOR};
 
 module! {
     type: MkeyRblkServer,
@@ -111,6 +111,7 @@ impl Pool {
 /// A connection.
 #[pin_data]
 struct Session {
+    who: Who,
     store: Arc<BlockDevice>,
     #[pin]
     pool: SpinLock<Pool>,
@@ -320,6 +321,7 @@ impl Server {
     fn accept(
         &self,
         endpoint: Endpoint<Passive>,
+        who: Who,
         store: &Arc<BlockDevice>,
     ) -> Result<Link<Arc<Session>, Connected>> {
         let device = endpoint.device();
@@ -337,6 +339,7 @@ impl Server {
         let probe = Some(Wr::new(Probe, None)?);
         let session = Arc::pin_init(
             pin_init!(Session {
+                who,
                 store: store.clone(),
                 pool <- new_spinlock!(pool),
                 _buffers: buffers,
@@ -375,17 +378,25 @@ impl Server {
             // One at a time, so that clients do not delay what follows.
             let endpoint = self.listener.next();
             if endpoint.is_none() {
-                self.wake.wait(PROBE_MS);
+                // Kernel threads have no signals.
+                _ = self.wake.wait(PROBE_MS);
             }
             if store.as_ref().is_some_and(|store| store.is_gone()) {
                 links.clear();
                 store = None;
             }
-            // After `next()`: a client that connects again has lost a connection, whose data must
-            // not come later.
-            links.retain(|link: &mut Link<_, _>| !link.is_lost());
+            let who = endpoint.as_ref().and_then(|endpoint| {
+                let mut bytes = [0; 8];
+                let len = endpoint.private_data(&mut bytes);
+                Who::get(&bytes, len).ok()
+            });
+            // A client that connects again has lost its connection, whose data must not come later.
+            links.retain(|link: &mut Link<Arc<Session>, _>| {
+                !link.is_lost() && Some(link.session().who) != who
+            });
             links.iter().for_each(probe);
-            let Some(endpoint) = endpoint else {
+            let (Some(endpoint), Some(who)) = (endpoint, who) else {
+                // This rejects who does not tell.
                 continue;
             };
             if store.is_none() {
@@ -396,7 +407,7 @@ impl Server {
                 drop(endpoint);
                 continue;
             };
-            let link = self.accept(endpoint, store);
+            let link = self.accept(endpoint, who, store);
             let kept = link.and_then(|link| Ok(links.push(link, GFP_KERNEL)?));
             if let Err(error) = kept {
                 pr_err!("a connection is refused: error {}\n", error.to_errno());

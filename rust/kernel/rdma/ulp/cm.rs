@@ -75,6 +75,13 @@ impl Endpoint<Active> {
     }
 }
 
+impl Endpoint<Passive> {
+    /// Copies the private data of the other side. Returns their length.
+    pub(crate) fn private_data(&self, to: &mut [u8]) -> usize {
+        self.id.private_data(to)
+    }
+}
+
 impl<Side> Endpoint<Side> {
     /// Returns the device. It is not removed while it is held: the owner of a connection that is
     /// lost drops what holds the device.

@@ -34,6 +34,14 @@ pub(super) fn not_connected() -> Error {
     Error::from_errno(-(bindings::ENOTCONN as i32))
 }
 
+/// Returns a random number, by which one side of a connection can tell the other who it is.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: There are so many bytes.
+    unsafe { bindings::get_random_bytes(bytes.as_mut_ptr().cast(), bytes.len()) };
+    u64::from_ne_bytes(bytes)
+}
+
 /// A network namespace, which stays while this exists.
 ///
 /// # Invariants

@@ -47,6 +47,16 @@ vanished() {
 	in_ns 0 ip link set "${netdev[0]}" down && until_true fewer_qps "$qps" || rc=1
 	in_ns 0 ip link set "${netdev[0]}" up && until_true usable 0 && transfers "$rounds" 4 && return $rc
 }
+# The client loses its connection without a word, and connects again at once. The server drops the old
+# connection first, whose writes must not come later.
+returned() {
+	local qps
+	qps=$(resources 1 qp)
+	in_ns 0 ip link set "${netdev[0]}" down && link_delete 0 || return
+	in_ns 0 ip link set "${netdev[0]}" up && link_add 0 || return
+	dd if=$disk of=/dev/null count=1 iflag=direct 2>/dev/null || return
+	echo "$qps, $(resources 1 qp)" && [[ $(resources 1 qp) == "$qps" ]]
+}
 used() {
 	local rc=0
 	exec 9<$disk
@@ -64,7 +74,7 @@ fails_at_the_end() {
 }
 
 diag "seed $seed"
-plan 17
+plan 18
 check "there is a disk in memory" ram_disk
 check "the client finds a server that comes later" served_late
 check "its size, its depth and its largest request" shape
@@ -76,6 +86,7 @@ check "its writer is killed" killed
 check "the device of the client is deleted while it is used" device_goes 0
 check "the device of the server is deleted while it is used" device_goes 1
 check "the client vanishes, and the server drops its connection" vanished
+check "the client returns before the server misses it" returned
 check "the client is not unloaded while the disk is open" used
 check "the client is unloaded, and leaves no MR" client_ends
 check "the client is unloaded while there is no server" fails_at_the_end
