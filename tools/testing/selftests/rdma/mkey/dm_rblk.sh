@@ -57,13 +57,15 @@ other_disk() {
 # The controller's driver waits until its memory is free. Requests fail or wait.
 gone() { [[ ! -e /sys/bus/pci/devices/$at/p2pmem ]]; }
 nvme_goes() {
-	local io
-	while dd if=/dev/zero of=$disk bs=64k count=256 oflag=direct 2>/dev/null; do :; done & io=$!
+	local io writes
+	# Without this file the loop ends after its last dd, which a signal to the loop would leave.
+	writes=$(mktemp)
+	while [[ -e $writes ]] && dd if=/dev/zero of=$disk bs=64k count=256 oflag=direct 2>/dev/null; do :; done & io=$!
 	sleep 0.5
 	kill -0 $io || { echo "it does not write"; return 1; }
 	echo "$at" >$nvme/unbind && gone || return
 	echo "$at" >$nvme/bind && until_true test -b $store && until_true connected || return
-	kill -KILL $io
+	rm "$writes"
 	wait $io
 	transfers "$rounds" 4
 }
