@@ -2,7 +2,7 @@
 /*
  * subject: Threads whose operations exclude each other: MRs are deregistered while they are
  * bound, keys are destroyed while they are bound and used. One of the two succeeds, and each
- * reports its result. A key is queried while it is bound. Commands with random contents.
+ * reports its result. A key is queried while it is bound.
  * sets: smp
  */
 #include <fcntl.h>
@@ -386,108 +386,6 @@ TEST_F(race, bind_and_query)
 	free(race.indices);
 	free(race.others);
 	free(indices);
-}
-
-/* draws a number that is often a limit */
-static uint64_t noise_number(struct mkt_rng *rng)
-{
-	switch (mkt_between(rng, 0, 4)) {
-	case 0:
-		return mkt_between(rng, 0, 20);
-	case 1:
-		return 0 - mkt_between(rng, 0, 20);
-	case 2:
-		return 1ull << mkt_between(rng, 0, 63);
-	case 3:
-		return mkt_rand(rng) & 0xffff;
-	default:
-		return mkt_rand(rng);
-	}
-}
-
-/* overwrites a word of a structure of @size bytes */
-static void noise_word(void *structure, size_t size, uint64_t noise)
-{
-	memcpy((uint8_t *)structure + noise % (size / 8) * 8, &noise, sizeof(noise));
-}
-
-/* each of them returns, and all of them together leave nothing behind */
-TEST_F(race, random_commands)
-{
-	unsigned int i, rounds = mkt_scale(20000, 2000), worked = 0;
-	static uint8_t buffer[65536];
-	int before, err;
-
-	before = mkt_dev_count(&self->c.dev, "mr");
-	for (i = 0; i < rounds; i++) {
-		enum mkt_what what = mkt_between(&self->rng, 0,
-						   NUM_COMMANDS - 1);
-		unsigned int n = mkt_between(&self->rng, 1, 3);
-		struct ib_uverbs_mkey_block block = self->c.block[1];
-		struct ib_uverbs_mkey_sge sge = self->c.sge[1];
-		struct ib_uverbs_mkey_indexed indexed = self->c.indexed;
-		struct mkt_ioctl cmd;
-
-		mkt_command_build(&self->c, &cmd, what);
-		while (n--) {
-			unsigned int a = mkt_between(&self->rng, 0,
-						     cmd.hdr.num_attrs - 1);
-			struct ib_uverbs_attr *attr = &cmd.attr[a];
-			uint64_t noise = noise_number(&self->rng);
-
-			switch (mkt_between(&self->rng, 0, 9)) {
-			case 0:
-				attr->attr_id = noise;
-				break;
-			case 1:
-				attr->len = noise;
-				/* do not overwrite memory that matters */
-				attr->data = (uintptr_t)buffer;
-				break;
-			case 2:
-				/* nor other memory: an address below the mappings */
-				attr->data = noise & 0xffff;
-				break;
-			case 3:
-				noise_word(&self->c.block[1], sizeof(block), noise);
-				break;
-			case 4:
-				noise_word(&self->c.sge[1], sizeof(sge), noise);
-				break;
-			case 5:
-				self->c.repeat[noise & 1] = noise_number(&self->rng);
-				break;
-			case 6:
-				noise_word(&self->c.indexed, sizeof(indexed), noise);
-				break;
-			case 7:
-				noise_word(&self->c.bind[noise % 3], sizeof(self->c.bind[0]),
-					   noise);
-				break;
-			default:
-				attr->flags = noise;
-			}
-		}
-		err = mkt_command_run(&self->c, &cmd);
-		worked += !err;
-		self->c.block[1] = block;
-		self->c.sge[1] = sge;
-		self->c.indexed = indexed;
-		self->c.repeat[0] = 3;
-		self->c.repeat[1] = 2;
-	}
-	TH_LOG("%u of %u commands were done", worked, rounds);
-
-	/* and the key still works */
-	for (i = BIND_LIST; i <= UNBIND; i++) {
-		struct mkt_ioctl cmd;
-
-		mkt_command_build(&self->c, &cmd, i);
-		EXPECT_EQ(0, mkt_ioctl_run(self->c.dev.ctx, &cmd));
-	}
-	if (before >= 0) {
-		EXPECT_EQ(before, mkt_dev_count(&self->c.dev, "mr"));
-	}
 }
 
 TEST_HARNESS_MAIN
