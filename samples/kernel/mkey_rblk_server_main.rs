@@ -62,6 +62,10 @@ module! {
             default: 4,
             description: "MiB of buffers for each connection",
         },
+        probe_ms: u32 {
+            default: 1000,
+            description: "Milliseconds between two probes of a connection",
+        },
     },
 }
 
@@ -278,14 +282,13 @@ fn probe(link: &Link<Arc<Session>, Connected>) {
 
 /// The most connections, each of which has receives and buffers.
 const MAX_LINKS: usize = 16;
-/// The time between two probes of a connection.
-const PROBE_MS: u32 = 1000;
 
 struct Server {
     device: u32,
     class: u64,
     /// The number of buffers of a connection.
     buffers: usize,
+    probe_ms: u32,
     moved: Arc<Moved>,
     listener: Listener,
     wake: Arc<Wake>,
@@ -379,7 +382,7 @@ impl Server {
             let endpoint = self.listener.next();
             if endpoint.is_none() {
                 // Kernel threads have no signals.
-                _ = self.wake.wait(PROBE_MS);
+                _ = self.wake.wait(self.probe_ms);
             }
             if store.as_ref().is_some_and(|store| store.is_gone()) {
                 links.clear();
@@ -444,6 +447,7 @@ impl kernel::Module for MkeyRblkServer {
             device,
             class: value(module_parameters::dm_class.value()).into(),
             buffers: memory as usize * MAX_SEGMENTS,
+            probe_ms: value(module_parameters::probe_ms.value()),
             moved,
             listener: Listener::new(&Net::current()?, PORT, &wake)?,
             wake,

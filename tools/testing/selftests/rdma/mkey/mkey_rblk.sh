@@ -47,15 +47,18 @@ vanished() {
 	in_ns 0 ip link set "${netdev[0]}" down && until_true fewer_qps "$qps" || rc=1
 	in_ns 0 ip link set "${netdev[0]}" up && until_true usable 0 && transfers "$rounds" 4 && return $rc
 }
-# The client loses its connection without a word, and connects again at once. The server drops the old
-# connection first, whose writes must not come later.
+# The client loses its connection without a word, and connects again. The server does not probe the old
+# connection, but drops it first: its writes must not come later.
 returned() {
-	local qps
+	local rc=0 qps
+	serve probe_ms=600000 && connect || return
 	qps=$(resources 1 qp)
 	in_ns 0 ip link set "${netdev[0]}" down && link_delete 0 || return
+	[[ $(resources 1 qp) == "$qps" ]] || { echo "the server misses the client"; rc=1; }
 	in_ns 0 ip link set "${netdev[0]}" up && link_add 0 || return
 	dd if=$disk of=/dev/null count=1 iflag=direct 2>/dev/null || return
-	echo "$qps, $(resources 1 qp)" && [[ $(resources 1 qp) == "$qps" ]]
+	echo "$qps, $(resources 1 qp)" && [[ $(resources 1 qp) == "$qps" ]] || rc=1
+	client_ends && server_ends && return $rc
 }
 used() {
 	local rc=0
@@ -86,11 +89,11 @@ check "its writer is killed" killed
 check "the device of the client is deleted while it is used" device_goes 0
 check "the device of the server is deleted while it is used" device_goes 1
 check "the client vanishes, and the server drops its connection" vanished
-check "the client returns before the server misses it" returned
 check "the client is not unloaded while the disk is open" used
 check "the client is unloaded, and leaves no MR" client_ends
 check "the client is unloaded while there is no server" fails_at_the_end
 check "the server is unloaded, and leaves no MR" server_ends
+check "the client returns before the server misses it" returned
 check "the disk in memory is removed" no_ram_disk
 check "the log says nothing of it" clean
 ktap_finished
