@@ -155,7 +155,7 @@ static uint8_t *rebind_zone(struct mkt_setup *s, unsigned int which)
 /* each READ response packet comes from one zone */
 TEST_F(rebind, read)
 {
-	unsigned int i, j, rounds = mkt_scale(400, 60), seen[2] = {};
+	unsigned int i, j, rounds = mkt_rounds(400, 60), seen[2] = {};
 	uint8_t *to = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 
 	memset(rebind_zone(&self->s, 0), 0xa0, ZONE);
@@ -197,7 +197,7 @@ static bool rebind_packet_is(const uint8_t *zone, unsigned int packet,
 /* each packet of a WRITE goes completely to one zone */
 TEST_F(rebind, write)
 {
-	unsigned int i, p, k, rounds = mkt_scale(400, 60), seen[2] = {};
+	unsigned int i, p, k, rounds = mkt_rounds(400, 60), seen[2] = {};
 	uint8_t *from = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
 
 	memset(rebind_zone(&self->s, 0), 0, 2 * ZONE);
@@ -410,7 +410,7 @@ TEST_F(in_turn, memory_is_charged_once)
 		key = ibmkey_alloc(self->s.dev[1].pd, 8);
 		ASSERT_NE(NULL, key);
 		ASSERT_EQ(0, turn_draw(self, k % MKT_NUM_KINDS, entries[k / MKT_NUM_KINDS], -1));
-		for (i = 0; i < mkt_scale(80, 6); i++) {
+		for (i = 0; i < mkt_rounds(80, 6); i++) {
 			ASSERT_EQ(0, turn_bind(self, key, false));
 			if (i & 1) {
 				ASSERT_EQ(0, turn_bind(self, key, true));
@@ -433,7 +433,7 @@ TEST_F(in_turn, leaves_are_free)
 	struct ibv_mr *key = self->s.key[1];
 	unsigned int i, leaf = arena->num_leaves;
 
-	for (i = 0; i < mkt_scale(100, 20); i++) {
+	for (i = 0; i < mkt_rounds(100, 20); i++) {
 		ASSERT_EQ(0, mkt_arena_add_leaf(arena, 0, 0, TURN_PAGE, MKT_ACCESS_ALL, 0));
 		ASSERT_EQ(0, turn_draw(self, i % MKT_NUM_KINDS, 8, leaf));
 		ASSERT_EQ(0, turn_bind(self, key, false));

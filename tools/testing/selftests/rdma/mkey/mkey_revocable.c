@@ -209,7 +209,7 @@ TEST_F(revocable, two_leaves_go_at_once)
 	struct mkt_dev *dev = &self->s.dev[0];
 	struct ibv_mr *key = revocable_key(dev, IBMKEY_ALLOC_REVOCABLE), *mr;
 	void *host = self->s.arena[0].mem[0].host;
-	unsigned int i, rounds = mkt_scale(2000, 300);
+	unsigned int i, rounds = mkt_rounds(2000, 300);
 	struct revocable_other other = {};
 	pthread_t tid;
 
@@ -256,7 +256,7 @@ static int revocable_again(void *arg, unsigned int round)
 TEST_F(revocable, a_key_is_bound_meanwhile)
 {
 	struct ibv_mr *firm = revocable_key(&self->s.dev[1], 0);
-	unsigned int i, binds = mkt_scale(20000, 2000);
+	unsigned int i, binds = mkt_rounds(20000, 2000);
 	struct mkt_loop loop = {};
 
 	ASSERT_NE(NULL, firm);
@@ -278,7 +278,7 @@ TEST_F(revocable, a_key_is_bound_meanwhile)
 TEST_F(revocable, while_a_peer_reads)
 {
 	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
-	unsigned int i, rounds = mkt_scale(2000, 200), done = 0;
+	unsigned int i, rounds = mkt_rounds(2000, 200), done = 0;
 	struct mkt_loop loop = {};
 
 	ASSERT_EQ(0, mkt_loop_start(&loop, revocable_turn, self));
@@ -352,7 +352,7 @@ static void revocable_crowd(unsigned int most, int to)
 /* a deregistration costs what refers to the MR, not what other processes have */
 TEST_F(revocable, keys_of_another_process_cost_nothing)
 {
-	unsigned int made = 0, most = mkt_scale(100000, 20000);
+	unsigned int made = 0, most = mkt_rounds(100000, 20000);
 	uint64_t before, after;
 	int fd[2], status;
 	pid_t pid;
