@@ -160,6 +160,14 @@ unmodified_rxe() {
 
 rxe_again() { links_delete && unload rdma_rxe && modprobe rdma_rxe && links_add && keys_work; }
 
+# Tracers, kprobes and livepatches can have every function of rxe, because the modules take none.
+takes_no_function() {
+	local m
+	for m in ib_mkey rxe_provider rdma_rxe; do
+		! nm -u "$(built $m)" | grep -E 'ftrace|kprobe|kretprobe|kallsyms|klp_|text_poke' || return
+	done
+}
+
 # The interface of rxe does not know keys: another module is the provider.
 other_provider() {
 	local rc=0
@@ -207,7 +215,7 @@ unmodified=$(find "/lib/modules/$(uname -r)/kernel" -name 'rdma_rxe.ko*' 2>/dev/
 more=0
 [[ ! -e $provider ]] || ((++more))
 [[ -z $unmodified ]] || ((++more))
-[[ -z $(built rdma_rxe) ]] || ((++more))
+[[ -z $(built rdma_rxe) ]] || ((more += 2))
 unit=$(realpath "$here/../../..")/dev/install/ib-mkey-rxe@.service
 [[ ! -f $unit ]] || ((++more))
 orders=("ib_mkey ib_uverbs rdma_rxe" "ib_mkey rdma_rxe ib_uverbs" "ib_uverbs ib_mkey rdma_rxe"
@@ -231,6 +239,7 @@ for order in "${orders[@]}"; do
 	# shellcheck disable=SC2086 # words
 	check "unloaded in the order $order" unload_order $order
 done
+[[ -z $(built rdma_rxe) ]] || check "the modules take no function of the kernel" takes_no_function
 [[ -z $(built rdma_rxe) ]] || check "links that are older than ib_mkey" older_links
 [[ -z $unmodified ]] || check "an unmodified rdma_rxe" unmodified_rxe
 [[ ! -e $provider ]] || check "another provider" other_provider

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "calls.h"
 #include "mkey_harness.h"
 #include "raw.h"
 
@@ -191,35 +190,6 @@ TEST_F(stock, rereg)
 	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS, pd, MKT_ACCESS_ALL));
 	ASSERT_EQ(IBV_WC_SUCCESS,
 		  mkt_try(&self->s, leaf->mr->rkey, MKT_READ, leaf->addr, 100));
-}
-
-/*
- * a tracer of returns replaces the return address of the function that copies; copies
- * from an MR that peers may not read continue
- */
-TEST_F(stock, traced_returns)
-{
-	static const enum mkt_op ops[] = { MKT_SEND, MKT_WRITE };
-	struct mkt_leaf *leaf = &self->s.arena[0].leaf[0];
-	struct mkt_xfer xfer = {
-		.end = { &self->s.plain[0], &self->s.plain[1] },
-		.length = 5000,
-		.num_sge = 1,
-	};
-	unsigned int o;
-
-	if (geteuid() || !mkt_calls_begin_at("rdma_rxe:rxe_mr_copy", true))
-		SKIP(return, "this kernel or user cannot trace the return of a function");
-	EXPECT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
-				   self->s.dev[0].pd, IBV_ACCESS_LOCAL_WRITE));
-	for (o = 0; o < ARRAY_SIZE(ops); o++) {
-		xfer.op = ops[o];
-		EXPECT_EQ(0, mkt_arena_fill(&self->s.arena[0], &self->s.rng));
-		EXPECT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-	}
-	EXPECT_LT(0, mkt_calls_end());
-	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS,
-				   self->s.dev[0].pd, MKT_ACCESS_ALL));
 }
 
 /* addresses other than the process's own, as ibv_reg_mr_iova() makes them */

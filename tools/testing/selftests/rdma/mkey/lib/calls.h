@@ -26,21 +26,16 @@ static inline bool mkt_calls_event(const char *line)
 	return ok;
 }
 
-/* counts the calls of @function, or its returns, from now on; false if this kernel cannot */
-static inline bool mkt_calls_begin_at(const char *function, bool returns)
+/* counts the calls of @function from now on; false if this kernel cannot */
+static inline bool mkt_calls_begin(const char *function)
 {
 	char line[128];
 
 	if (access(MKT_TRACING "/kprobe_events", F_OK))
 		mount("none", MKT_TRACING, "tracefs", 0, NULL);
-	snprintf(line, sizeof(line), "%c:" MKT_CALLS " %s\n", returns ? 'r' : 'p', function);
+	snprintf(line, sizeof(line), "p:" MKT_CALLS " %s\n", function);
 	return mkt_calls_event(line) &&
 	       mkt_write_file(MKT_TRACING "/events/" MKT_CALLS "/enable", "1");
-}
-
-static inline bool mkt_calls_begin(const char *function)
-{
-	return mkt_calls_begin_at(function, false);
 }
 
 /* the calls so far, or -1; allocates nothing, because a page may be awaited */
