@@ -45,7 +45,7 @@ keys_work() {
 		program mkey_object -t query
 }
 all_works() { program "${rdma[@]}" && keys_work; }
-stock_works() { program stock_mr -t copies -t atomics; }
+stock_works() { program mkey_matrix -r matrix.user.direct; }
 no_keys() {
 	local out
 	out=$("$here/mkey_object" -t unbound) && grep -q 'is not extended' <<<"$out" && return

@@ -88,7 +88,7 @@ default_class() {
 }
 # A missing class is refused when it is requested, not when the module is loaded.
 absent_class() {
-	with_class pmem=7,p2p=0000:1f:1e.0,node=55 && program stock_mr -v mtu1024 -t copies &&
+	with_class pmem=7,p2p=0000:1f:1e.0,node=55 && program mkey_matrix -r matrix.user.direct &&
 		! program dm_verbs -t copy && program dm_class -v host
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Ordinary MRs, windows and queue pairs behave as before: every opcode on plain MRs,
- * and their errors. These tests do not need ib_mkey; they expect the behaviour of a stock
- * device.
+ * subject: Ordinary MRs, windows and queue pairs behave as before, and so do their errors. These
+ * tests do not need ib_mkey; they expect the behaviour of a stock device. mkey_matrix.direct has
+ * every opcode on ordinary MRs, and needs no ib_mkey for that.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,20 +16,10 @@ FIXTURE(stock)
 	struct mkt_setup s;
 };
 
-FIXTURE_VARIANT(stock)
-{
-	enum ibv_mtu mtu;
-	unsigned int flags;
-};
-
-FIXTURE_VARIANT_ADD(stock, mtu1024) { .mtu = IBV_MTU_1024 };
-FIXTURE_VARIANT_ADD(stock, mtu4096) { .mtu = IBV_MTU_4096 };
-FIXTURE_VARIANT_ADD(stock, srq) { .mtu = IBV_MTU_1024, .flags = MKT_QP_SRQ };
-
 FIXTURE_SETUP(stock)
 {
 	MKT_OPEN(self->s.dev);
-	MKT_MAKE(&self->s, .mtu = variant->mtu, .flags = variant->flags, .host = 64 * 1024);
+	MKT_MAKE(&self->s, .host = 64 * 1024);
 }
 
 FIXTURE_TEARDOWN(stock)
@@ -37,74 +27,8 @@ FIXTURE_TEARDOWN(stock)
 	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
-TEST_F(stock, copies)
-{
-	static const enum mkt_op ops[] = {
-		MKT_SEND, MKT_SEND_IMM, MKT_WRITE, MKT_WRITE_IMM, MKT_READ,
-	};
-	size_t mtu = mkt_mtu_bytes(variant->mtu);
-	const size_t lengths[] = { 1, 9, mtu - 1, mtu, mtu + 1, 3 * mtu };
-	unsigned int o, l;
-
-	for (o = 0; o < ARRAY_SIZE(ops); o++)
-		for (l = 0; l < ARRAY_SIZE(lengths); l++) {
-			struct mkt_xfer xfer = {
-				.op = ops[o],
-				.side = l % 2,
-				.end = { &self->s.plain[0], &self->s.plain[1] },
-				.length = lengths[l],
-				.num_sge = 1 + l % 3,
-			};
-
-			ASSERT_EQ(0, mkt_xfer_drawn(&self->s.pair, &self->s.rng, &xfer));
-		}
-}
-
-TEST_F(stock, atomics)
-{
-	static const enum mkt_op ops[] = {
-		MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_CMP_SWAP, MKT_ATOMIC_WRITE,
-	};
-	unsigned int o;
-
-	for (o = 0; o < ARRAY_SIZE(ops); o++) {
-		struct mkt_xfer xfer = {
-			.op = ops[o],
-			.end = { &self->s.plain[0], &self->s.plain[1] },
-			/*
-			 * the leaf begins at 61, which is 3 bytes before an
-			 * aligned address
-			 */
-			.offset = { 11 * o, 3 + 8 * o },
-			.length = 8,
-			.num_sge = 1,
-			.swap_add = mkt_rand(&self->s.rng),
-		};
-		size_t at = self->s.plain[1].map.pos[xfer.offset[1]];
-
-		/* one of the two matches */
-		if (o == 1)
-			memcpy(&xfer.compare, self->s.arena[1].expect + at, 8);
-		ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-	}
-}
-
-TEST_F(stock, errors)
-{
-	struct mkt_leaf *leaf = &self->s.arena[1].leaf[0];
-	const uint64_t last = leaf->addr + leaf->length - 64;
-	const uint32_t rkey = leaf->mr->rkey;
-
-	/* one byte beyond the end */
-	EXPECT_EQ(0, mkt_refused(&self->s, rkey, MKT_WRITE, last + 1, 64, IBV_WC_REM_ACCESS_ERR));
-	/* an rkey that does not exist; local_errors has an lkey that does not */
-	EXPECT_EQ(0, mkt_refused(&self->s, rkey ^ 0x5500, MKT_WRITE, last, 64,
-				 IBV_WC_REM_ACCESS_ERR));
-	ASSERT_EQ(IBV_WC_SUCCESS, mkt_touch(&self->s, rkey, MKT_WRITE, last, 64));
-}
-
 /* the request that fails completes with its own status, and those after it as flushed */
-TEST_F(stock, local_errors)
+TEST_F(stock, errors)
 {
 	struct mkt_qp *qp = &self->s.pair.end[0];
 	struct mkt_end *plain = &self->s.plain[0];
@@ -141,6 +65,9 @@ TEST_F(stock, local_errors)
 	wr.sge[0].addr += plain->mr->length - 63;
 	ASSERT_EQ(IBV_WC_LOC_PROT_ERR, mkt_status(&self->s.pair, 0, &wr));
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	/* an rkey that does not exist */
+	EXPECT_EQ(0, mkt_refused(&self->s, wr.rkey ^ 0x5500, MKT_WRITE, wr.remote_addr, 64,
+				 IBV_WC_REM_ACCESS_ERR));
 }
 
 /* a UC QP binds a window, invalidates it, and binds it again */
@@ -155,7 +82,7 @@ TEST_F(stock, windows_uc)
 	struct ibv_wc wc;
 	unsigned int i;
 
-	ASSERT_EQ(0, mkt_pair_create(&pair, &self->s.dev[0], &self->s.dev[1], variant->mtu,
+	ASSERT_EQ(0, mkt_pair_create(&pair, &self->s.dev[0], &self->s.dev[1], IBV_MTU_1024,
 				     MKT_QP_UC));
 	mr = ibv_reg_mr(self->s.dev[1].pd, arena->mem[0].host, 4096, access);
 	ASSERT_NE(NULL, mr);
@@ -190,23 +117,6 @@ TEST_F(stock, rereg)
 	ASSERT_EQ(0, mkt_raw_rereg(leaf->mr, IBV_REREG_MR_CHANGE_ACCESS, pd, MKT_ACCESS_ALL));
 	ASSERT_EQ(IBV_WC_SUCCESS,
 		  mkt_try(&self->s, leaf->mr->rkey, MKT_READ, leaf->addr, 100));
-}
-
-/* addresses other than the process's own, as ibv_reg_mr_iova() makes them */
-TEST_F(stock, other_addresses)
-{
-	struct mkt_end end;
-	struct mkt_xfer xfer = {
-		.op = MKT_WRITE,
-		.end = { &self->s.plain[0], &end },
-		.offset = { 5, 4093 },
-		.length = 9000,
-		.num_sge = 2,
-	};
-
-	ASSERT_EQ(0, mkt_end_leaf(&end, &self->s.arena[1], 1));
-	ASSERT_EQ(0, mkt_xfer(&self->s.pair, &xfer));
-	mkt_end_free(&end);
 }
 
 /* the device says that it has windows of type 1 and of type 2B, which the tests above bind */

@@ -32,7 +32,7 @@ static int mkt_matrix_side(struct mkt_matrix *m, unsigned int i,
 				 "%s has no such memory: %s", m->s.dev[i].name,
 				 strerror(err));
 	}
-	if (err)
+	if (err || !m->s.dev[i].extended)
 		return err;
 	m->s.key[i] = ibmkey_alloc(m->s.dev[i].pd, MAX_ENTRIES);
 	return m->s.key[i] ? 0 : errno;
