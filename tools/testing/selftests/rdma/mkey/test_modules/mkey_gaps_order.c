@@ -156,7 +156,7 @@ static noinline_for_stack int fenced(struct reg_test *test, u32 bad_rkey, u32 ba
 	}
 	expect_is(chain.status[0], IB_WC_SUCCESS);
 	if (bad_key) {
-		expect_refused(chain.status[1]);
+		expect(reg_refused(chain.status[1]));
 		return ulp_link_connect(&test->link);
 	}
 	for (i = 1; i < chain.length; i++)

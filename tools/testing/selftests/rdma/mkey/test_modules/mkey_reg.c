@@ -103,8 +103,8 @@ static int run(struct ib_device *devices[2])
 	if (!ret && linger)
 		ret = reg_linger(test);
 	else if (!ret)
-		ret = reg_refusals(test) ?: reg_tags(test) ?: reg_lives(test) ?:
-		      reg_order(test, rounds) ?: gaps_order(test) ?: gaps_refusals(test);
+		ret = reg_steps(test) ?: reg_refusals(test) ?: reg_lives(test) ?:
+		      reg_order(test, rounds) ?: gaps_order(test);
 	if (!ret && linger) {
 		left = test;
 		return 0;

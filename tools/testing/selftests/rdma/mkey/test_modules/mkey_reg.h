@@ -47,19 +47,13 @@ struct reg_test {
 };
 
 /*
- * The same as expect_is() unless a local request was refused. The queue pair is in the error
- * state by then, and rxe reports the request as flushed.
+ * Returns true if a local request was refused. The queue pair may be in the error state by then, and
+ * rxe reports the request as flushed.
  */
-#define expect_refused(call)                                                 \
-	do {                                                                 \
-		int _is = (call);                                            \
-									     \
-		if (_is != IB_WC_LOC_QP_OP_ERR && _is != IB_WC_WR_FLUSH_ERR) { \
-			pr_err("%s: %s:%d: %s is %d, not refused\n",          \
-			       KBUILD_MODNAME, __func__, __LINE__, #call, _is); \
-			return -EIO;                                         \
-		}                                                            \
-	} while (0)
+static inline bool reg_refused(int status)
+{
+	return status == IB_WC_LOC_QP_OP_ERR || status == IB_WC_WR_FLUSH_ERR;
+}
 
 /* A layout of a side's memory, and where its bytes are. */
 struct reg_layout {
@@ -106,6 +100,7 @@ int reg_post(struct ulp_side *side, struct reg_chain *chain);
 int reg_wait(struct ulp_side *side, struct reg_chain *chain);
 int reg_run(struct ulp_side *side, struct reg_chain *chain);
 u32 reg_next_key(struct ib_mr *mr);
+int reg_status(struct reg_test *test, struct reg_side *side, struct reg_chain *chain);
 void reg_fill(struct reg_test *test, struct reg_side *side);
 int reg_same(struct reg_side *side);
 struct ib_sge reg_range(struct reg_side *side, u32 at, u32 length);
@@ -114,7 +109,6 @@ int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *
 int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey);
 int reg_rdma_status(struct reg_test *test, enum ib_wr_opcode opcode, u64 addr, u32 length,
 		    u32 rkey);
-int reg_peek(struct reg_test *test, u32 rkey);
 
 /* mkey_gaps_list.c */
 void gaps_draw(struct reg_test *test, struct reg_side *side, int nents, u32 room);
@@ -127,10 +121,9 @@ int gaps_invalidate(struct reg_test *test, struct reg_side *side);
 
 int reg_order(struct reg_test *test, unsigned int rounds);
 int reg_refusals(struct reg_test *test);
-int reg_tags(struct reg_test *test);
+int reg_steps(struct reg_test *test);
 int reg_lives(struct reg_test *test);
 int reg_linger(struct reg_test *test);
 int gaps_order(struct reg_test *test);
-int gaps_refusals(struct reg_test *test);
 
 #endif /* MKEY_REG_H */

@@ -119,7 +119,7 @@ struct ib_sge reg_range(struct reg_side *side, u32 at, u32 length)
 }
 
 /* Runs a chain of one request, and connects the sides again if that fails. */
-static int status_of(struct reg_test *test, struct reg_side *side, struct reg_chain *chain)
+int reg_status(struct reg_test *test, struct reg_side *side, struct reg_chain *chain)
 {
 	int ret = reg_run(side->side, chain);
 
@@ -140,7 +140,7 @@ int reg_bind_status(struct reg_test *test, struct reg_side *side, struct ib_mr *
 
 	reg_bind(&chain, mr, rkey, access);
 
-	return status_of(test, side, &chain);
+	return reg_status(test, side, &chain);
 }
 
 /* The same for LOCAL_INV. */
@@ -150,7 +150,7 @@ int reg_inv_status(struct reg_test *test, struct reg_side *side, u32 rkey)
 
 	reg_inv(&chain, rkey);
 
-	return status_of(test, side, &chain);
+	return reg_status(test, side, &chain);
 }
 
 /* The same for a READ or a WRITE between the memory here and an MR there. */
@@ -162,16 +162,5 @@ int reg_rdma_status(struct reg_test *test, enum ib_wr_opcode opcode, u64 addr, u
 
 	reg_rdma(&chain, opcode, here->addr, here->side->pd->local_dma_lkey, length, addr, rkey);
 
-	return status_of(test, here, &chain);
-}
-
-/*
- * Reads the first byte by the rkey of a key of the other side. Returns the byte, a negative status
- * of the request, or a negative errno. Connects the sides again if the READ fails.
- */
-int reg_peek(struct reg_test *test, u32 rkey)
-{
-	int ret = reg_rdma_status(test, IB_WR_RDMA_READ, 0, 1, rkey);
-
-	return ret ? -abs(ret) : test->here.memory[0];
+	return reg_status(test, here, &chain);
 }

@@ -60,13 +60,13 @@ static noinline_for_stack int one_chain(struct reg_test *test, struct reg_layout
 	return reg_same(here) ?: reg_same(there);
 }
 
-/* The same for a key over a key. The requests of one chain bind, use and unbind both. */
+/* The same for a key over a key or an MR. The requests of one chain bind, use and unbind both. */
 static noinline_for_stack int over_key(struct reg_test *test, struct reg_layout *layout,
 				       struct ib_mr *inner, struct ib_mr *far)
 {
 	struct reg_side *here = &test->here, *there = &test->there;
-	u32 below = reg_next_key(inner), rkey = reg_next_key(here->key), i;
-	struct ib_mkey_block block = { .bytes_count = 7, .lkey = below, .stride = { 11 } };
+	struct ib_mkey_block block = { .bytes_count = 7, .stride = { 11 } };
+	u32 below, rkey = reg_next_key(here->key), i;
 	u64 rows;
 	struct ib_mkey_interleaved outer = {
 		.num_dims = 1,
@@ -78,9 +78,13 @@ static noinline_for_stack int over_key(struct reg_test *test, struct reg_layout 
 
 	do {
 		reg_draw(test, here, layout);
-	} while (layout->length < 7 || layout->kind == REG_GAPS);
+	} while (layout->length < 7);
+	if (layout->kind == REG_GAPS)
+		inner = here->mr;
+	below = reg_next_key(inner);
 	expect_is(reg_map(here, inner, layout), 0);
 	block.addr = layout->base;
+	block.lkey = below;
 	rows = (layout->length + 4) / 11;
 	expect_is(ib_map_mkey_interleaved(here->key, &outer), 0);
 	reg_bind(&chain, inner, below, REG_ACCESS);
@@ -91,6 +95,7 @@ static noinline_for_stack int over_key(struct reg_test *test, struct reg_layout 
 	expect_is(reg_run(here->side, &chain), 0);
 	for (i = 0; i < chain.length; i++)
 		expect_is(chain.status[i], IB_WC_SUCCESS);
+	reg_unmap(here, layout);
 	for (i = 0; i < 7 * rows; i++)
 		there->expected[i] = here->expected[layout->place[i / 7 * 11 + i % 7]];
 
