@@ -5,10 +5,13 @@
  */
 
 #include <linux/module.h>
+#include <linux/slab.h>
 
-#include "mkey_module.h"
+#include "mkey_reg_chain.c"
 #include "mkey_ulp_client.c"
 #include "mkey_ulp_link.c"
+
+#define ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ)
 
 static char *device = "rxe0";
 module_param(device, charp, 0444);
@@ -18,44 +21,18 @@ static char *peer = "rxe1";
 module_param(peer, charp, 0444);
 MODULE_PARM_DESC(peer, "RDMA device of the other side");
 
-static struct ib_reg_wr reg_request(struct ib_mr *mr)
-{
-	return (struct ib_reg_wr) {
-		.wr.opcode = IB_WR_REG_MR,
-		.wr.send_flags = IB_SEND_SIGNALED,
-		.mr = mr,
-		.key = mr->rkey,
-		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ,
-	};
-}
-
-static struct ib_send_wr inv_request(u32 key)
-{
-	return (struct ib_send_wr) {
-		.opcode = IB_WR_LOCAL_INV,
-		.send_flags = IB_SEND_SIGNALED,
-		.ex.invalidate_rkey = key,
-	};
-}
-
-static int status_of(struct ulp_side *side, const struct ib_send_wr *wr)
-{
-	enum ib_wc_status status;
-
-	return ulp_run(side, wr, &status) ?: status;
-}
-
 /* The MR is deregistered while the request is in the send queue. */
 static int deregistered(struct ulp_side *side, struct ib_mr **mr)
 {
-	struct ib_reg_wr reg = reg_request(*mr);
-	struct ib_send_wr inv = inv_request((*mr)->rkey);
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_SQD };
+	struct reg_chain reg = {}, inv = {};
 	struct ib_wc wc;
 
+	reg_bind(&reg, *mr, (*mr)->rkey, ACCESS);
+	reg_inv(&inv, (*mr)->rkey);
 	/* The queue does not run. */
 	expect_is(ib_modify_qp(side->qp, &attr, IB_QP_STATE), 0);
-	expect_is(ib_post_send(side->qp, &reg.wr, NULL), 0);
+	expect_is(reg_post(side, &reg), 0);
 	msleep(100);
 	expect_is(ib_poll_cq(side->cq, 1, &wc), 0);
 	expect_is(ib_dereg_mr(*mr), 0);
@@ -63,11 +40,11 @@ static int deregistered(struct ulp_side *side, struct ib_mr **mr)
 	attr.qp_state = IB_QPS_RTS;
 	expect_is(ib_modify_qp(side->qp, &attr, IB_QP_STATE), 0);
 	/* This lets the queue run. */
-	expect_is(ib_post_send(side->qp, &inv, NULL), 0);
-	expect_is(module_wait(side, &wc), 0);
-	expect_is(wc.status, IB_WC_LOC_QP_OP_ERR);
-	expect_is(module_wait(side, &wc), 0);
-	expect_is(wc.status, IB_WC_WR_FLUSH_ERR);
+	expect_is(reg_post(side, &inv), 0);
+	expect_is(reg_wait(side, &reg), 0);
+	expect_is(reg.status[0], IB_WC_LOC_QP_OP_ERR);
+	expect_is(reg_wait(side, &inv), 0);
+	expect_is(inv.status[0], IB_WC_WR_FLUSH_ERR);
 
 	return 0;
 }
@@ -75,14 +52,16 @@ static int deregistered(struct ulp_side *side, struct ib_mr **mr)
 /* Registers an MR and invalidates it, twice, by @side's queue pair of any type. */
 static int twice(struct ulp_side *side, struct ib_mr *mr)
 {
-	struct ib_reg_wr reg = reg_request(mr);
-	struct ib_send_wr inv = inv_request(mr->rkey);
+	struct reg_chain chain = {};
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		expect_is(status_of(side, &reg.wr), IB_WC_SUCCESS);
-		expect_is(status_of(side, &inv), IB_WC_SUCCESS);
+		reg_bind(&chain, mr, mr->rkey, ACCESS);
+		reg_inv(&chain, mr->rkey);
 	}
+	expect_is(reg_run(side, &chain), 0);
+	for (i = 0; i < chain.length; i++)
+		expect_is(chain.status[i], IB_WC_SUCCESS);
 
 	return 0;
 }
@@ -90,10 +69,11 @@ static int twice(struct ulp_side *side, struct ib_mr *mr)
 /* The request names the MR and has another MR's key. */
 static int other_key(struct ulp_side *side, struct ib_mr *mr, struct ib_mr *other)
 {
-	struct ib_reg_wr reg = reg_request(mr);
+	struct reg_chain chain = {};
 
-	reg.key = other->rkey;
-	expect_is(status_of(side, &reg.wr), IB_WC_LOC_QP_OP_ERR);
+	reg_bind(&chain, mr, other->rkey, ACCESS);
+	expect_is(reg_run(side, &chain), 0);
+	expect_is(chain.status[0], IB_WC_LOC_QP_OP_ERR);
 
 	return 0;
 }
