@@ -67,7 +67,7 @@ add_and_delete() {
 
 # A function of the kernel API returns -EOPNOTSUPP for a device that is not extended.
 kernel_calls_fail() {
-	[[ ! -e $bare ]] || { insmod "$bare" device="${dev[0]}" && rmmod mkey_bare; }
+	[[ ! -e $reg ]] || { insmod "$reg" device="${dev[0]}" peer="${dev[1]}" bare=1 && rmmod mkey_reg_c; }
 }
 
 # Deleting one link must not disturb the other's traffic or the module.
@@ -207,7 +207,7 @@ log_is_clean() {
 }
 
 modules=${MKEY_MODULES:-${MODULE_DIR-}/tools/testing/selftests/rdma/mkey/test_modules}
-bare=$modules/mkey_bare.ko
+reg=$modules/mkey_reg_c.ko
 provider=$modules/mkey_provider.ko
 # a kernel whose rxe has the provider interface has no other rdma_rxe
 unmodified=$(find "/lib/modules/$(uname -r)/kernel" -name 'rdma_rxe.ko*' 2>/dev/null | head -n 1)

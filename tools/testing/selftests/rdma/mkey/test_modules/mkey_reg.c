@@ -32,6 +32,10 @@ static bool linger;
 module_param(linger, bool, 0444);
 MODULE_PARM_DESC(linger, "Leave requests in a queue");
 
+static bool bare;
+module_param(bare, bool, 0444);
+MODULE_PARM_DESC(bare, "The first device is not extended by ib_mkey");
+
 static struct ib_device *found[2];
 static struct reg_test *left;
 
@@ -87,9 +91,12 @@ static int test_close(struct reg_test *test)
 
 static int run(struct ib_device *devices[2])
 {
-	struct reg_test *test = kvzalloc_obj(*test);
+	struct reg_test *test;
 	int ret, closed;
 
+	if (bare)
+		return reg_bare(devices[0]);
+	test = kvzalloc_obj(*test);
 	if (!test)
 		return -ENOMEM;
 	prandom_seed_state(&test->random, seed);
@@ -151,8 +158,6 @@ static int __init mkey_reg_init(void)
 	ret = found[0] && found[1] ? run(found) : -ENODEV;
 	if (ret)
 		ib_unregister_client(&client);
-	else if (!linger)
-		pr_info("mkey_reg: keys and lists are registered from %s to %s\n", device, peer);
 
 	return ret > 0 ? -EIO : ret;
 }

@@ -47,8 +47,8 @@ struct reg_test {
 };
 
 /*
- * Returns true if a local request was refused. The queue pair may be in the error state by then, and
- * rxe reports the request as flushed.
+ * Returns true if a local request was refused. The queue pair may be in the error state by then,
+ * and rxe reports the request as flushed.
  */
 static inline bool reg_refused(int status)
 {
@@ -119,6 +119,7 @@ u32 gaps_place(u32 at, u32 offset);
 int gaps_register(struct reg_test *test, struct reg_side *side, int access);
 int gaps_invalidate(struct reg_test *test, struct reg_side *side);
 
+int reg_bare(struct ib_device *device);
 int reg_order(struct reg_test *test, unsigned int rounds);
 int reg_refusals(struct reg_test *test);
 int reg_steps(struct reg_test *test);

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * A kernel user of a device that ib_mkey does not extend, for tests. The module calls each function
- * of ib_mkey.h that such a user can call. It cannot be loaded if there is no such device, or
- * if a function does not return -EOPNOTSUPP.
- */
+/* A kernel user of a device that ib_mkey does not extend: each function returns -EOPNOTSUPP. */
 
-#include <linux/module.h>
-#include <rdma/ib_mkey.h>
-
-#include "mkey_ulp_client.c"
-
-static char *device = "rxe0";
-module_param(device, charp, 0444);
-MODULE_PARM_DESC(device, "RDMA device");
+#include "mkey_reg.h"
 
 static int result;
 
@@ -65,9 +54,10 @@ static void bare_calls(struct ib_pd *pd, struct ib_mr *mr)
 	check("ib_unbind_mkey", ib_unbind_mkey(mr));
 }
 
-static int bare_run(struct ib_device *devices[2])
+/* Calls each function of ib_mkey.h that a user of such a device can call. */
+int reg_bare(struct ib_device *device)
 {
-	struct ib_pd *pd = ib_alloc_pd(devices[0], 0);
+	struct ib_pd *pd = ib_alloc_pd(device, 0);
 	struct ib_mr *mr;
 
 	if (IS_ERR(pd))
@@ -83,18 +73,3 @@ static int bare_run(struct ib_device *devices[2])
 
 	return result;
 }
-
-static int __init mkey_bare_init(void)
-{
-	return ulp_client_run("mkey_bare", device, device, bare_run);
-}
-module_init(mkey_bare_init);
-
-static void __exit mkey_bare_exit(void)
-{
-}
-module_exit(mkey_bare_exit);
-
-MODULE_DESCRIPTION("A kernel user of a device that ib_mkey does not extend, for its tests");
-MODULE_LICENSE("GPL");
-MODULE_IMPORT_NS("IB_MKEY");
