@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Two processes: what one may not do to the other, and what is left after one of them
- * dies. mkey_access has requests by a key of another PD, and of another process.
- * sets: first
+ * exits, is killed, or executes another program under traffic, or its memory goes while another
+ * process keeps the device open. mkey_access has requests by a key of another PD, and of another
+ * process. The tests of a process with an implicit MR need no ib_mkey.
+ * needs: on-demand
+ * sets: first smp
  */
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -10,6 +13,10 @@
 #include "mkey_harness.h"
 #include "peer.h"
 #include "raw.h"
+
+/* the requests before the other process ends, and those that are posted at once */
+#define BEFORE 20
+#define AT_ONCE 16
 
 FIXTURE(process)
 {
@@ -19,8 +26,6 @@ FIXTURE(process)
 	struct mkt_peer self;
 	struct ibv_mr *key;		/* on device 1 */
 	struct mkt_child child;
-	int count[2];			/* MRs and QPs before there was a child */
-	struct mkt_pool pool;		/* device memory before there was one */
 };
 
 FIXTURE_SETUP(process)
@@ -37,12 +42,7 @@ FIXTURE_SETUP(process)
 	ASSERT_EQ(0, mkt_qp_create(&self->qp, &self->dev[0],
 				   MKT_QP_BRIEF));
 	mkt_qp_self(&self->qp, &self->self);
-	self->count[0] = mkt_dev_count(&self->dev[1], "mr");
-	self->count[1] = mkt_dev_count(&self->dev[1], "qp");
-	/* zeros without debugfs */
-	mkt_pool(&self->dev[1], "host", &self->pool);
-	ASSERT_EQ(0, mkt_child_start(&self->child, &self->self, 256 * 1024,
-				     8192));
+	ASSERT_EQ(0, mkt_child_start(&self->child, &self->self, 256 * 1024, 8192));
 	ASSERT_EQ(0, mkt_qp_connect(&self->qp, &self->child.info.qp,
 				    IBV_MTU_1024));
 }
@@ -138,70 +138,6 @@ TEST_F(process, other_unbinds)
 	EXPECT_EQ(0, mkt_child_end(&self->child, true));
 }
 
-/* the child's MRs, queue pairs and device memory are gone */
-static void process_left_nothing(struct __test_metadata *_metadata, FIXTURE_DATA(process) *self)
-{
-	if (self->count[0] >= 0) {
-		EXPECT_EQ(self->count[0], mkt_dev_count(&self->dev[1], "mr"));
-		EXPECT_EQ(self->count[1], mkt_dev_count(&self->dev[1], "qp"));
-	}
-	/* zeros without debugfs */
-	EXPECT_TRUE(!self->pool.total ||
-		    mkt_pool_grew(&self->dev[1], "host", &self->pool, 0));
-}
-
-/* nothing of the process is left, whatever was in progress */
-static void process_gone(struct __test_metadata *_metadata,
-			 FIXTURE_DATA(process) *self, bool by_force)
-{
-	struct mkt_arena *arena = &self->arena[0];
-	struct mkt_wr wr = {
-		.op = MKT_WRITE,
-		.sge[0] = {
-			.addr = arena->leaf[0].addr,
-			.length = self->child.info.length,
-			.lkey = arena->leaf[0].mr->lkey,
-		},
-		.num_sge = 1,
-		.rkey = self->child.info.rkey,
-	};
-	unsigned int i, posted = 100, failed = 0;
-	struct ibv_wc wc;
-
-	for (i = 0; i < posted; i++) {
-		ASSERT_EQ(0, mkt_post_send(&self->qp, &wr, i));
-	}
-	for (i = 0; i < 3; i++) {
-		ASSERT_EQ(0, mkt_poll(&self->qp, &wc));
-		ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
-	}
-	if (!by_force) {
-		EXPECT_EQ(ECONNRESET, mkt_child_ask(&self->child,
-						    MKT_CHILD_EXIT));
-	}
-	ASSERT_EQ(0, mkt_child_end(&self->child, by_force));
-	for (; i < posted; i++) {
-		ASSERT_EQ(0, mkt_poll(&self->qp, &wc));
-		failed += wc.status != IBV_WC_SUCCESS;
-	}
-	TH_LOG("%u of %u requests failed", failed, posted);
-	/* this request certainly has no receiver */
-	EXPECT_NE(IBV_WC_SUCCESS,
-		  process_write(&self->qp, arena, 0, self->child.info.rkey,
-				MKT_WRITE));
-	process_left_nothing(_metadata, self);
-}
-
-TEST_F(process, killed)
-{
-	process_gone(_metadata, self, true);
-}
-
-TEST_F(process, exits)
-{
-	process_gone(_metadata, self, false);
-}
-
 /* none of this needs a privilege */
 TEST_F(process, unprivileged)
 {
@@ -210,6 +146,123 @@ TEST_F(process, unprivileged)
 	ASSERT_EQ(0, mkt_child_end(&self->child, true));
 	EXPECT_EQ(0, MKT_IN_CHILD(setgid(65534) || setuid(65534) ||
 				  mkt_child_start(&other, &self->self, 64 * 1024, 8192)));
+}
+
+FIXTURE(ends)
+{
+	struct mkt_dev dev[2];
+	struct mkt_arena arena;		/* on device 0 */
+	struct mkt_qp qp;		/* on device 0, for the other process */
+	int count[2];			/* MRs and QPs before there was a process */
+	struct mkt_pool pool;		/* device memory before there was one */
+	struct mkt_child child;
+};
+
+FIXTURE_VARIANT(ends)
+{
+	size_t memory;			/* of a key and of device memory; 0: an implicit MR */
+	enum mkt_question how;
+};
+
+FIXTURE_VARIANT_ADD(ends, key_exit) { .memory = 8192, .how = MKT_CHILD_EXIT };
+FIXTURE_VARIANT_ADD(ends, key_exec) { .memory = 8192, .how = MKT_CHILD_EXEC };
+FIXTURE_VARIANT_ADD(ends, key_kill) { .memory = 8192, .how = MKT_CHILD_KILL };
+FIXTURE_VARIANT_ADD(ends, implicit_exit) { .how = MKT_CHILD_EXIT };
+FIXTURE_VARIANT_ADD(ends, implicit_exec) { .how = MKT_CHILD_EXEC };
+FIXTURE_VARIANT_ADD(ends, implicit_kill) { .how = MKT_CHILD_KILL };
+FIXTURE_VARIANT_ADD(ends, implicit_memory) { .how = MKT_CHILD_MEMORY };
+
+FIXTURE_SETUP(ends)
+{
+	MKT_OPEN(self->dev);
+	if (variant->memory && !self->dev[1].extended)
+		SKIP(return, "%s is not extended by ib_mkey", self->dev[1].name);
+	if (!variant->memory)
+		MKT_ON_DEMAND(&self->dev[1]);
+	ASSERT_EQ(0, mkt_arena_standard(&self->arena, &self->dev[0], 256 * 1024, 0));
+	self->count[0] = mkt_dev_count(&self->dev[1], "mr");
+	self->count[1] = mkt_dev_count(&self->dev[1], "qp");
+	/* zeros without debugfs */
+	mkt_pool(&self->dev[1], "host", &self->pool);
+}
+
+FIXTURE_TEARDOWN(ends)
+{
+	EXPECT_EQ(0, mkt_arena_free(&self->arena));
+	mkt_dev_close(&self->dev[0]);
+	mkt_dev_close(&self->dev[1]);
+}
+
+/* the other process's MRs, queue pairs and device memory are gone */
+static bool ends_nothing_is_left(FIXTURE_DATA(ends) *self)
+{
+	return mkt_dev_count(&self->dev[1], "mr") == self->count[0] &&
+	       mkt_dev_count(&self->dev[1], "qp") == self->count[1] &&
+	       (!self->pool.total || mkt_pool_grew(&self->dev[1], "host", &self->pool, 0));
+}
+
+/*
+ * Writes to one part of the memory after another, until a request fails, and lets the process end
+ * meanwhile. Returns the status of that request, or -1.
+ */
+static int ends_traffic(FIXTURE_DATA(ends) *self, const FIXTURE_VARIANT(ends) *variant)
+{
+	const struct mkt_peer_info *info = &self->child.info;
+	const struct mkt_leaf *leaf = &self->arena.leaf[0];
+	unsigned int posted = 0, done, parts = info->total / info->length;
+	struct mkt_wr wr = {
+		.op = MKT_WRITE,
+		.sge[0] = { leaf->addr, info->length, leaf->mr->lkey },
+		.num_sge = 1,
+		.rkey = info->rkey,
+	};
+	struct ibv_wc wc;
+	int status = 0;
+
+	for (done = 0; !status; done++) {
+		mkt_alive();
+		for (; posted < done + AT_ONCE; posted++) {
+			wr.remote_addr = info->addr + posted % parts * info->length;
+			if (mkt_post_send(&self->qp, &wr, 0))
+				return -1;
+		}
+		if (mkt_poll(&self->qp, &wc))
+			return -1;
+		status = wc.status;
+		if (done == BEFORE && mkt_child_tell(&self->child, variant->how))
+			return -1;
+	}
+	for (; done < posted; done++)
+		if (mkt_poll(&self->qp, &wc) || wc.status != IBV_WC_WR_FLUSH_ERR)
+			return -1;
+	return status;
+}
+
+/* nothing of the process is left, and the device works for the next one */
+TEST_F(ends, under_traffic)
+{
+	const bool memory_only = variant->how == MKT_CHILD_MEMORY;
+	unsigned int i, rounds = mkt_scale(3, 1);
+	struct mkt_peer peer;
+	int status;
+
+	for (i = 0; i < rounds; i++) {
+		ASSERT_EQ(0, mkt_qp_create(&self->qp, &self->dev[0], MKT_QP_BRIEF));
+		mkt_qp_self(&self->qp, &peer);
+		ASSERT_EQ(0, mkt_child_start(&self->child, &peer, 256 * 1024, variant->memory));
+		ASSERT_EQ(0, mkt_qp_connect(&self->qp, &self->child.info.qp, IBV_MTU_1024));
+		status = ends_traffic(self, variant);
+		/* the queue pair of the process goes, or only its memory */
+		EXPECT_TRUE(status == IBV_WC_REM_ACCESS_ERR ||
+			    (!memory_only && (status == IBV_WC_RETRY_EXC_ERR ||
+					      status == IBV_WC_REM_INV_REQ_ERR)))
+			TH_LOG("%s", ibv_wc_status_str(status));
+		ASSERT_EQ(0, mkt_child_end(&self->child, variant->how == MKT_CHILD_KILL));
+		mkt_qp_destroy(&self->qp);
+		/* an implicit MR is freed later */
+		EXPECT_TRUE(ends_nothing_is_left(self) ||
+			    (!variant->memory && mkt_until(ends_nothing_is_left(self))));
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -8,14 +8,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "odp.h"
 #include "peer.h"
 
 struct mkt_child_state {
 	struct mkt_dev dev;
 	struct mkt_arena arena;
 	struct mkt_qp qp;
-	struct ibv_mr *key;
+	struct ibv_mr *key;		/* or the implicit MR */
+	uint8_t *untouched;
 };
+
+#define UNTOUCHED (2 << 20)
 
 static int mkt_child_bind(struct mkt_child_state *state)
 {
@@ -35,6 +39,13 @@ static int mkt_child_bind(struct mkt_child_state *state)
 					1, &block);
 }
 
+static int mkt_child_implicit(struct mkt_child_state *state)
+{
+	state->untouched = mkt_untouched(UNTOUCHED);
+	state->key = ibv_reg_mr(state->dev.pd, NULL, SIZE_MAX, ON_DEMAND);
+	return state->untouched && state->key ? 0 : errno;
+}
+
 static int mkt_child_setup(struct mkt_child_state *state,
 			   const struct mkt_peer *peer, size_t host, size_t dm)
 {
@@ -47,7 +58,7 @@ static int mkt_child_setup(struct mkt_child_state *state,
 	if (!err)
 		err = mkt_arena_fill(&state->arena, &rng);
 	if (!err)
-		err = mkt_child_bind(state);
+		err = dm ? mkt_child_bind(state) : mkt_child_implicit(state);
 	if (!err)
 		err = mkt_qp_create(&state->qp, &state->dev, 0);
 	if (!err)
@@ -62,7 +73,9 @@ static void mkt_child_info(const struct mkt_child_state *state,
 	info->rkey = state->key->rkey;
 	info->lkey = state->key->lkey;
 	info->handle = state->key->handle;
-	info->length = state->key->length;
+	info->addr = (uintptr_t)state->untouched;
+	info->length = state->untouched ? 64 * 1024 : state->key->length;
+	info->total = state->untouched ? UNTOUCHED : info->length;
 	info->leaf_rkey = state->arena.leaf[0].mr->rkey;
 	info->leaf_addr = state->arena.leaf[0].addr;
 	if (state->arena.num_mems > 1)
@@ -77,6 +90,14 @@ static int mkt_child_answer(struct mkt_child_state *state,
 		return mkt_arena_check(&state->arena);
 	case MKT_CHILD_UNBIND:
 		return ibmkey_unbind(state->key);
+	case MKT_CHILD_EXEC:
+		execl("/bin/true", "true", NULL);
+		_exit(1);
+	case MKT_CHILD_MEMORY:
+		/* the child reads the end of the socket */
+		if (!fork())
+			return 0;
+		_exit(0);
 	default:
 		/* the kernel frees everything */
 		_exit(0);
@@ -148,6 +169,13 @@ int mkt_child_ask(struct mkt_child *child, enum mkt_question question)
 	return err;
 }
 
+int mkt_child_tell(struct mkt_child *child, enum mkt_question how)
+{
+	if (how == MKT_CHILD_KILL)
+		return kill(child->pid, SIGKILL);
+	return send(child->fd, &how, sizeof(how), MSG_NOSIGNAL) == sizeof(how) ? 0 : ECONNRESET;
+}
+
 int mkt_child_end(struct mkt_child *child, bool by_force)
 {
 	int status;
@@ -157,5 +185,5 @@ int mkt_child_end(struct mkt_child *child, bool by_force)
 	close(child->fd);
 	if (waitpid(child->pid, &status, 0) != child->pid)
 		return errno;
-	return 0;
+	return by_force ? WTERMSIG(status) != SIGKILL : status;
 }
