@@ -32,6 +32,10 @@ FIXTURE_VARIANT(matrix)
 	bool packets;
 	/* addresses of the MR are aligned like the bytes */
 	bool aligned;
+	/* the pages are absent at first */
+	bool absent;
+	/* bytes beside the leaf are bytes of the MR, too */
+	bool endless;
 	/* the leaf consists of several MRs, none of which can be chosen alone */
 	bool several;
 };
@@ -58,7 +62,31 @@ FIXTURE_VARIANT_ADD(matrix, dm_host) { .make = mkt_leaf_dm_host, .flush = true, 
 FIXTURE_VARIANT_ADD(matrix, dm_node) { .make = mkt_leaf_dm_node, .flush = true };
 FIXTURE_VARIANT_ADD(matrix, dm_p2p) { .make = mkt_leaf_dm_p2p, .flush = true };
 FIXTURE_VARIANT_ADD(matrix, dm_pmem) { .make = mkt_leaf_dm_pmem, .flush = true };
-FIXTURE_VARIANT_ADD(matrix, odp) { .make = mkt_leaf_odp, .aligned = true, .flush = true };
+FIXTURE_VARIANT_ADD(matrix, odp)
+{
+	.make = mkt_leaf_odp,
+	.aligned = true,
+	.flush = true,
+	.absent = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, odp_iova)
+{
+	.make = mkt_leaf_odp_iova,
+	.aligned = true,
+	.flush = true,
+	.absent = true,
+};
+
+FIXTURE_VARIANT_ADD(matrix, odp_implicit)
+{
+	.make = mkt_leaf_odp_implicit,
+	.aligned = true,
+	.flush = true,
+	.absent = true,
+	.endless = true,
+};
+
 FIXTURE_VARIANT_ADD(matrix, key) { .make = mkt_leaf_key, .flush = true };
 FIXTURE_VARIANT_ADD(matrix, udmabuf) { .make = mkt_leaf_udmabuf, .aligned = true };
 FIXTURE_VARIANT_ADD(matrix, dma_heap) { .make = mkt_leaf_heap, .aligned = true };
@@ -76,12 +104,23 @@ FIXTURE_SETUP(matrix)
 		SKIP(return, "%s", self->m.why);
 	ASSERT_EQ(0, err);
 	self->m.packets = variant->packets;
+	self->m.absent = variant->absent;
 }
 
 FIXTURE_TEARDOWN(matrix)
 {
 	EXPECT_EQ(0, mkt_teardown(&self->m.s));
 }
+
+/* a verb, by keys to every kind of layout over the leaf or on the leaf itself */
+struct matrix_verb {
+	mkt_matrix_verb *run;
+	enum mkt_op op;
+	unsigned int flags;	/* MKT_QP_* */
+	unsigned int access;	/* of the keys, 0 for all */
+	enum ibv_mw_type window;
+	bool operands;
+};
 
 /* requests that name the MR itself, which need no ib_mkey */
 TEST_F(matrix, direct)
@@ -100,28 +139,36 @@ TEST_F(matrix, direct)
 		EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_move, moves[i]));
 	for (i = 0; i < ARRAY_SIZE(atomics) && variant->aligned; i++)
 		EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_atomic, atomics[i]));
-	mkt_pair_destroy(&self->m.s.pair);
-	ASSERT_EQ(0, mkt_matrix_connect(&self->m, MKT_QP_SRQ));
-	EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_move, MKT_SEND));
+}
+
+/* the same by receives of an SRQ and by datagrams, and FLUSH */
+TEST_F(matrix, direct_others)
+{
+	static const struct matrix_verb others[] = {
+		{ mkt_matrix_move, MKT_SEND, MKT_QP_SRQ },
+		{ mkt_matrix_datagram, MKT_SEND, MKT_QP_UD },
+		{ mkt_matrix_datagram, MKT_SEND, MKT_QP_UD | MKT_QP_SRQ },
+		{ mkt_matrix_flush, MKT_WRITE },
+	};
+	const bool flush = variant->flush && !variant->endless;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(others) - !flush; i++) {
+		ASSERT_EQ(0, mkt_matrix_connect(&self->m, others[i].flags));
+		EXPECT_EQ(0, mkt_matrix_direct(&self->m, others[i].run, others[i].op));
+		mkt_pair_destroy(&self->m.s.pair);
+	}
 }
 
 /* rxe without patches/rxe reads and writes there */
 TEST_F(matrix, outside)
 {
+	if (variant->endless)
+		SKIP(return, "all addresses of the process are in the MR");
 	ASSERT_EQ(0, mkt_matrix_connect(&self->m, 0));
 	EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_outside, MKT_WRITE));
 	EXPECT_EQ(0, mkt_matrix_direct(&self->m, mkt_matrix_outside, MKT_READ));
 }
-
-/* a verb by keys to every kind of layout over the leaf */
-struct matrix_verb {
-	mkt_matrix_verb *run;
-	enum mkt_op op;
-	unsigned int flags;	/* MKT_QP_* */
-	unsigned int access;	/* of the keys, 0 for all */
-	enum ibv_mw_type window;
-	bool operands;
-};
 
 static void matrix_run(struct __test_metadata *_metadata, FIXTURE_DATA(matrix) *self,
 		       const FIXTURE_VARIANT(matrix) *variant, const struct matrix_verb *verb)

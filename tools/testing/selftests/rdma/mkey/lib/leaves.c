@@ -230,17 +230,51 @@ int mkt_leaf_dm_export(struct mkt_arena *arena)
 	return err ?: mkt_leaf_import(arena, fd);
 }
 
-int mkt_leaf_odp(struct mkt_arena *arena)
+/* memory that keeps its bytes when its pages go */
+static int mkt_on_demand(struct mkt_arena *arena)
 {
 	int err;
 
 	if (!mkt_dev_on_demand(arena->dev))
 		return EOPNOTSUPP;
 	err = mkt_arena_add_host(arena, SIZE);
+	return err ?: mkt_mem_share(&arena->mem[arena->num_mems - 1]);
+}
+
+static int mkt_leaf_odp_at(struct mkt_arena *arena, uint64_t shift)
+{
+	int err = mkt_on_demand(arena);
+
 	return err ?: mkt_arena_add_leaf(arena, arena->num_mems - 1, HEAD,
 					 SIZE - HEAD - TAIL,
 					 MKT_LEAF_ACCESS | IBV_ACCESS_ON_DEMAND,
-					 0);
+					 shift);
+}
+
+int mkt_leaf_odp(struct mkt_arena *arena)
+{
+	return mkt_leaf_odp_at(arena, 0);
+}
+
+int mkt_leaf_odp_iova(struct mkt_arena *arena)
+{
+	return mkt_leaf_odp_at(arena, 0x123456000);
+}
+
+int mkt_leaf_odp_implicit(struct mkt_arena *arena)
+{
+	unsigned int num = arena->num_mems;
+	int err = mkt_on_demand(arena);
+	struct ibv_mr *mr;
+
+	if (err)
+		return err;
+	mr = ibv_reg_mr(arena->dev->pd, NULL, SIZE_MAX,
+			MKT_LEAF_ACCESS | IBV_ACCESS_ON_DEMAND);
+	if (!mr)
+		return errno;
+	return mkt_arena_add_mr(arena, mr, (uintptr_t)arena->mem[num].host + HEAD, num,
+				HEAD, SIZE - HEAD - TAIL, NULL);
 }
 
 /*

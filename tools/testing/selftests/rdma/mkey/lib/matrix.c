@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "matrix.h"
 
@@ -158,6 +159,7 @@ int mkt_matrix_each(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op op,
 int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op op)
 {
 	struct mkt_arena *arena = &m->s.arena[0];
+	struct mkt_mem *mem = &arena->mem[arena->num_mems - 1];
 	struct mkt_end leaf;
 	unsigned int i;
 	int err = mkt_end_leaf(&leaf, arena, arena->num_leaves - 1);
@@ -166,8 +168,11 @@ int mkt_matrix_direct(struct mkt_matrix *m, mkt_matrix_verb *verb, enum mkt_op o
 	m->end[1] = &m->s.plain[1];
 	m->drawn[0] = NULL;
 	m->drawn[1] = NULL;
-	for (i = 0; i < 2 && !err; i++)
-		err = verb(m, op, i);
+	for (i = 0; i < 2 && !err; i++) {
+		if (m->absent && madvise(mem->host, mem->size, MADV_DONTNEED))
+			err = errno;
+		err = err ?: verb(m, op, i);
+	}
 	mkt_end_free(&leaf);
 	return err;
 }

@@ -14,6 +14,7 @@ struct mkt_matrix {
 	enum ibv_mw_type window;
 	bool operands;			/* draw layouts that have some */
 	bool packets;			/* also move parts that end near packets' ends */
+	bool absent;			/* pages go before a verb runs on the leaf itself */
 	struct mkt_end *end[2];		/* of the verb that runs, by side */
 	struct mkt_drawn *drawn[2];	/* what an end is that is a key, or NULL */
 	char why[128];			/* there is no such leaf */
@@ -48,8 +49,11 @@ int mkt_leaf_dm_pmem(struct mkt_arena *arena);
 int mkt_leaf_udmabuf(struct mkt_arena *arena);
 int mkt_leaf_heap(struct mkt_arena *arena);
 int mkt_leaf_dm_export(struct mkt_arena *arena);
-/* ODP memory; a key over blocks with gaps between them */
+/* ODP memory, also at other addresses, and by an MR over all addresses of the process */
 int mkt_leaf_odp(struct mkt_arena *arena);
+int mkt_leaf_odp_iova(struct mkt_arena *arena);
+int mkt_leaf_odp_implicit(struct mkt_arena *arena);
+/* a key over blocks with gaps between them */
 int mkt_leaf_key(struct mkt_arena *arena);
 /* all of the above that can be flushed, in one layout */
 int mkt_leaf_mixed(struct mkt_arena *arena);

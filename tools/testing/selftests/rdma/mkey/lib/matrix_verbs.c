@@ -236,15 +236,13 @@ int mkt_matrix_outside(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 	return err ?: mkt_arena_check(target->arena);
 }
 
-/* FLUSH succeeds for bytes that were written, and fails outside of the key */
+/* FLUSH succeeds for bytes that were written, and fails outside of the key or of the MR */
 int mkt_matrix_flush(struct mkt_matrix *m, enum mkt_op op, unsigned int side)
 {
 	struct mkt_end *target = m->end[!side];
 	struct mkt_wr wr = { .op = MKT_FLUSH, .rkey = target->mr->rkey };
 	int err;
 
-	if (!m->drawn[!side])
-		return 0;
 	err = mkt_matrix_move(m, op, side);
 	if (err)
 		return err;
