@@ -121,51 +121,25 @@ static int twice(struct reg_test *test)
 	return reg_same(there);
 }
 
-/* Posts @chain, of two requests, of which the second one registers an MR with a fence. */
-static int run_fenced(struct reg_test *test, struct reg_chain *chain)
-{
-	chain->wr[1].send.send_flags |= IB_SEND_FENCE;
-
-	return reg_run(test->here.side, chain);
-}
-
 /*
- * A registration with a fence, which rxe executes: after a READ, and before a WRITE by the MR. With
- * the key of another MR it is refused. After a READ that fails it is not executed.
+ * A registration with a fence, which rxe executes. With the key of another MR it is refused. After
+ * a READ that fails it is not executed. reg_order() has valid ones.
  */
 static noinline_for_stack int fenced(struct reg_test *test, u32 bad_rkey, u32 bad_key)
 {
 	struct reg_side *here = &test->here, *there = &test->there;
 	u32 lkey = here->side->pd->local_dma_lkey;
 	struct reg_chain chain = {};
-	int i;
 
 	reg_rdma(&chain, IB_WR_RDMA_READ, here->addr, lkey, 1, there->mr->iova,
 		 there->mr->rkey ^ bad_rkey);
 	reg_bind(&chain, here->mr, here->mr->rkey ^ bad_key, 0);
-	if (!bad_rkey && !bad_key) {
-		reg_rdma(&chain, IB_WR_RDMA_WRITE, here->mr->iova + 60, here->mr->lkey, 8,
-			 there->mr->iova + 124, there->mr->rkey);
-		reg_inv(&chain, here->mr->rkey);
-	}
-	expect(!run_fenced(test, &chain));
-	if (bad_rkey) {
-		expect_is(chain.status[0], IB_WC_REM_ACCESS_ERR);
-		expect_is(chain.status[1], IB_WC_WR_FLUSH_ERR);
-		return ulp_link_connect(&test->link);
-	}
-	expect_is(chain.status[0], IB_WC_SUCCESS);
-	if (bad_key) {
-		expect(reg_refused(chain.status[1]));
-		return ulp_link_connect(&test->link);
-	}
-	for (i = 1; i < chain.length; i++)
-		expect_is(chain.status[i], IB_WC_SUCCESS);
-	here->expected[0] = there->expected[3];
-	for (i = 0; i < 8; i++)
-		there->expected[gaps_place(3, 124 + i)] = here->expected[gaps_place(7, 60 + i)];
+	chain.wr[1].send.send_flags = IB_SEND_FENCE;
+	expect(!reg_run(here->side, &chain));
+	expect_is(chain.status[0], bad_rkey ? IB_WC_REM_ACCESS_ERR : IB_WC_SUCCESS);
+	expect(bad_rkey ? chain.status[1] == IB_WC_WR_FLUSH_ERR : reg_refused(chain.status[1]));
 
-	return reg_same(here) ?: reg_same(there);
+	return ulp_link_connect(&test->link);
 }
 
 static int fences(struct reg_test *test)
@@ -173,15 +147,13 @@ static int fences(struct reg_test *test)
 	struct reg_side *here = &test->here, *there = &test->there;
 	int ret;
 
-	reg_fill(test, here);
-	reg_fill(test, there);
 	gaps_even(there, 16, 3);
 	expect(gaps_map(there) == 16);
 	expect_is(gaps_register(test, there, REG_ACCESS), IB_WC_SUCCESS);
 	gaps_even(here, 16, 7);
 	expect(gaps_map(here) == 16);
 	reg_next_key(here->mr);
-	ret = fenced(test, 0, 0) ?: fenced(test, 0, 0x100) ?: fenced(test, 0x100, 0);
+	ret = fenced(test, 0, 0x100) ?: fenced(test, 0x100, 0);
 	if (ret)
 		return ret;
 	/* A registered MR would be refused. */

@@ -41,6 +41,9 @@ static noinline_for_stack int one_chain(struct reg_test *test, struct reg_layout
 		chain.wr[3].send.send_flags = IB_SEND_FENCE;
 		reg_inv(&chain, mr[0]->rkey);
 	}
+	for (i = 0; i < chain.length; i++)
+		if (prandom_u32_state(&test->random) & 1)
+			chain.wr[i].send.send_flags |= IB_SEND_FENCE;
 	expect_is(reg_run(here->side, &chain), 0);
 	for (i = 0; i < chain.length; i++)
 		expect_is(chain.status[i], IB_WC_SUCCESS);
