@@ -28,11 +28,9 @@ FIXTURE(implicit)
 
 FIXTURE_SETUP(implicit)
 {
-	struct mkt_wants wants = { .mtu = IBV_MTU_4096, .host = 64 * 1024 };
-
 	MKT_OPEN(self->s.dev);
 	MKT_ON_DEMAND(&self->s.dev[1]);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .mtu = IBV_MTU_4096, .host = 64 * 1024);
 	self->mr = ibv_reg_mr(self->s.dev[1].pd, NULL, SIZE_MAX, ON_DEMAND);
 	ASSERT_NE(NULL, self->mr);
 }

@@ -36,11 +36,9 @@ FIXTURE_VARIANT_ADD(pages, implicit) { .implicit = true };
 
 FIXTURE_SETUP(pages)
 {
-	struct mkt_wants wants = { .mtu = IBV_MTU_4096, .host = 64 * 1024 };
-
 	MKT_OPEN(self->s.dev);
 	MKT_ON_DEMAND(&self->s.dev[1]);
-	ASSERT_EQ(0, mkt_setup(&self->s, &wants, _metadata->name));
+	MKT_MAKE(&self->s, .mtu = IBV_MTU_4096, .host = 64 * 1024);
 }
 
 FIXTURE_TEARDOWN(pages)

@@ -254,9 +254,11 @@ TEST_F(retry, atomic_write_and_flush)
 {
 	const unsigned int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL;
 	const uint64_t value = 0x1122334455667788;
-	struct mkt_wr wr = { .op = MKT_ATOMIC_WRITE, .swap_add = value };
+	static const enum mkt_op ops[] = { MKT_ATOMIC_WRITE, MKT_FLUSH };
+	struct mkt_wr wr = { .swap_add = value, .flush_length = 64 };
 	/* the memory of side 1 begins anywhere */
 	volatile uint64_t *words = (void *)(((uintptr_t)self->bytes[1] + 7) & ~(uintptr_t)7);
+	unsigned int o;
 	enum lost lost;
 	struct ibv_mr *mr;
 	int status;
@@ -264,24 +266,18 @@ TEST_F(retry, atomic_write_and_flush)
 	mr = ibv_reg_mr(self->s.dev[1].pd, self->bytes[1], LENGTH, access);
 	ASSERT_NE(NULL, mr);
 	wr.rkey = mr->rkey;
-	for (lost = REQUEST; lost <= ANSWER; lost++) {
-		wr.remote_addr = (uintptr_t)&words[3 + lost];
-		status = retry_lost(self, lost, &wr);
-		if (status == -ENOENT)
-			SKIP(return, "no netem");
-		EXPECT_EQ(IBV_WC_SUCCESS, status);
-		EXPECT_EQ(value, words[3 + lost]);
-		if (status != IBV_WC_SUCCESS)
-			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	}
-	wr.op = MKT_FLUSH;
-	wr.flush_length = 64;
-	for (lost = REQUEST; lost <= ANSWER; lost++) {
-		status = retry_lost(self, lost, &wr);
-		EXPECT_EQ(IBV_WC_SUCCESS, status);
-		if (status != IBV_WC_SUCCESS)
-			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-	}
+	for (o = 0; o < ARRAY_SIZE(ops); o++)
+		for (lost = REQUEST; lost <= ANSWER; lost++) {
+			wr.op = ops[o];
+			wr.remote_addr = (uintptr_t)&words[3 + lost];
+			status = retry_lost(self, lost, &wr);
+			if (status == -ENOENT)
+				SKIP(return, "no netem");
+			EXPECT_EQ(IBV_WC_SUCCESS, status);
+			EXPECT_EQ(value, words[3 + lost]);
+			if (status != IBV_WC_SUCCESS)
+				ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+		}
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
