@@ -36,7 +36,7 @@ load() { modprobe -a ib_mkey ib_uverbs rdma_rxe && { modprobe -qa "${users[@]}" 
 
 # RDMA to device memory takes longest. When little time is wanted, it runs a few times, and at other
 # times programs copy the bytes.
-rdma=(mkey_matrix -v dm_host -t direct)
+rdma=(mkey_matrix -r matrix.dm_host.direct)
 memory=("${rdma[@]}")
 [[ ${MKEY_TEST_QUICK:-0} == 0 ]] || memory=(dm_verbs -t copy)
 keys_work() {
@@ -180,7 +180,7 @@ other_provider() {
 uverbs_first() {
 	links_delete && unload "${users[@]}" ib_mkey rdma_rxe rxe_provider ib_uverbs &&
 		modprobe ib_uverbs && load && links_add && all_works &&
-		program stock_mr -t offers && program mkey_matrix -v dma_heap -t direct && delete_while_open
+		program stock_mr -t offers && program mkey_matrix -r matrix.dma_heap.direct && delete_while_open
 }
 
 # unit_runs KEY: runs the commands of the unit that makes links at each start, as systemd does
