@@ -104,7 +104,7 @@ build_module() {
 MODULES=
 module_stamp() { printf '%s/out/%s/.module' "$TOP" "$K_ID"; }
 MODULE_DIRS=(Kbuild scripts patches/rxe drivers include rust/bindings rust/helpers rust/kernel rust/layout/src)
-MODULE_USERS=(samples/kernel tools/testing/selftests/rdma/mkey/test_modules patches/nvme)
+MODULE_USERS=(samples/kernel tools/bench/module tools/testing/selftests/rdma/mkey/test_modules patches/nvme)
 module_key() { # MODULES
 	local dirs=("${MODULE_DIRS[@]}")
 	[[ $1 == -alone ]] || dirs+=("${MODULE_USERS[@]}")
