@@ -86,14 +86,4 @@ TEST_F(provider, range)
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 }
 
-/* an ordinary MR of a device with a provider is rxe's */
-TEST_F(provider, ordinary)
-{
-	self->wr.op = MKT_WRITE;
-	self->wr.rkey = self->s.arena[1].leaf[0].mr->rkey;
-	self->wr.remote_addr = self->s.arena[1].leaf[0].addr;
-	self->wr.sge[0].length = 64;
-	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &self->wr));
-}
-
 TEST_HARNESS_MAIN
