@@ -11,6 +11,7 @@
 #include <linux/vmalloc.h>
 
 #include "mkey_reg.h"
+#include "mkey_ulp_link.c"
 
 static char *device = "rxe0";
 module_param(device, charp, 0444);

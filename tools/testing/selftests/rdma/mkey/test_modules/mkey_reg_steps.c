@@ -6,9 +6,14 @@
 
 #include "mkey_reg.h"
 
-/* The bytes of eight pieces, one in each page, have offsets from 0 on. Byte n of them is n. */
+/*
+ * The bytes of eight pieces, one in each page, have offsets from 0 on. Byte n of them is n. That of
+ * the pieces which begin SHIFT bytes later is SHIFTED more, and so on.
+ */
 #define PIECES 8
 #define PIECES_AT 5
+#define SHIFT 1000
+#define SHIFTED 100
 
 enum object { NONE, KEY, INNER, GAPS, ORDINARY, OBJECTS };
 
@@ -18,8 +23,11 @@ enum op {
 	CHANGED,	/* the same; the peer reads by it, and not by that @before */
 	MAP,		/* a key, to bytes of the pieces or of @leaf; chooses the key portion */
 	MAP_PIECES,	/* another MR, to all pieces, which begin @at bytes later */
+	MAP_EMPTY,	/* the same, but the last piece has no bytes */
 	MAP_PAGES,	/* another MR, to the first three pages */
 	MAP_LARGE,	/* another MR, to one element in pages of 64 KiB */
+	MOVE,		/* the addresses of the MR up */
+	MOVE_TO_END,	/* its last byte to the last address */
 	REG,		/* REG_MR */
 	INV,		/* LOCAL_INV */
 	SEND,		/* one byte, by the lkey */
@@ -165,10 +173,19 @@ static int run_step(struct steps *steps, const struct step *step)
 	case MAP_PIECES:
 		gaps_even(there, PIECES, PIECES_AT + step->at);
 		return map_elements(there, mr, PIECES);
+	case MAP_EMPTY:
+		sg_dma_len(&there->sg[PIECES - 1]) = 0;
+		return ib_map_mr_sg(mr, there->sg, PIECES, NULL, PAGE_SIZE);
 	case MAP_PAGES:
 		return map_pages(there, mr);
 	case MAP_LARGE:
 		return map_large(there, mr);
+	case MOVE:
+		mr->iova += 0x1234567800000000;
+		return 0;
+	case MOVE_TO_END:
+		mr->iova = -mr->length;
+		return 0;
 	case REG:
 		return reg_bind_status(test, by, mr, rkey, access);
 	case INV:
@@ -325,6 +342,35 @@ static const struct step list_refusals[] = {
 	{ GET, GAPS, 3, NO_ACCESS },
 };
 
+/*
+ * A mapping replaces the one before. One that is made while the MR is registered takes effect with
+ * the next registration, and on the fields of the MR at once.
+ */
+static const struct step mappings[] = {
+	{ MAP_PIECES, GAPS },
+	{ MAP_PIECES, GAPS, .at = SHIFT },
+	{ REG, GAPS, 1 },
+	{ GET, GAPS, 1, .at = 64, .byte = 64 + SHIFTED },
+	{ MAP_PIECES, GAPS, .at = 2 * SHIFT },
+	{ GET, GAPS, 1, .at = 64 - SHIFT, .byte = 64 + SHIFTED },
+	/* Both layouts are in use: a refused mapping replaces neither. */
+	{ MAP_EMPTY, GAPS, .want = -EINVAL },
+	{ GET, GAPS, 1, .at = 64 - SHIFT, .byte = 64 + SHIFTED },
+	{ INV, GAPS, 1 },
+	{ REG, GAPS, 2 },
+	{ GET, GAPS, 2, .length = PIECES * 64, .byte = 2 * SHIFTED },
+	/* Without another mapping, the last one is registered again, at other addresses. */
+	{ INV, GAPS, 2 },
+	{ MOVE, GAPS },
+	{ REG, GAPS, 3 },
+	{ GET, GAPS, 3, .length = PIECES * 64, .byte = 2 * SHIFTED },
+	{ INV, GAPS, 3 },
+	{ MOVE_TO_END, GAPS },
+	{ REG, GAPS, 4 },
+	{ GET, GAPS, 4, .at = PIECES * 64 - 1, .byte = PIECES * 64 - 1 + 2 * SHIFTED },
+	{ INV, GAPS, 4 },
+};
+
 /* Calls for keys and those for other MRs; a key over an MR that is not registered. */
 static const struct step call_refusals[] = {
 	{ MAP_PIECES, GAPS },
@@ -392,6 +438,7 @@ static const struct sequence {
 	{ "leaf_refusals", leaf_refusals, ARRAY_SIZE(leaf_refusals) },
 	{ "foreign", foreign, ARRAY_SIZE(foreign), true },
 	{ "list_refusals", list_refusals, ARRAY_SIZE(list_refusals) },
+	{ "mappings", mappings, ARRAY_SIZE(mappings) },
 	{ "call_refusals", call_refusals, ARRAY_SIZE(call_refusals) },
 	{ "list_leaf", list_leaf, ARRAY_SIZE(list_leaf) },
 	{ "ordinary", ordinary, ARRAY_SIZE(ordinary) },
@@ -442,8 +489,11 @@ int reg_steps(struct reg_test *test)
 	expect(PTR_ERR(ib_alloc_mr(pd, IB_MR_TYPE_SG_GAPS, 0)) == -EINVAL);
 	expect(PTR_ERR(ib_alloc_mr(pd, IB_MR_TYPE_SG_GAPS, U32_MAX)) == -EINVAL);
 	reg_fill(test, &test->there);
-	for (i = 0; i < PIECES * 64; i++)
-		test->there.memory[place(i)] = i;
+	for (i = 0; i < 3 * PIECES * 64; i++) {
+		int shift = i / (PIECES * 64), byte = i % (PIECES * 64);
+
+		test->there.memory[place(byte) + shift * SHIFT] = byte + shift * SHIFTED;
+	}
 	other = ib_alloc_pd(test->there.side->device, 0);
 	if (IS_ERR(other))
 		return PTR_ERR(other);
