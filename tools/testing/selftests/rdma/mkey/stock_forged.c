@@ -5,7 +5,6 @@
  * copies nothing of it. Requests that a process writes into its queue itself: rxe shares the memory
  * of the queue with the process, so the library cannot check them. It needs no ib_mkey.
  */
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -13,6 +12,7 @@
 
 #include "replay.h"
 #include "mkey_harness.h"
+#include "raw.h"
 
 #define MTU 1024
 #define VALUE 0xa5
@@ -320,23 +320,13 @@ TEST_F(forged, answers)
 /* finds request @wr_id in the queues that this process shares with rxe */
 static struct rxe_send_wr *forged_find(uint64_t wr_id)
 {
-	struct rxe_send_wr *found = NULL;
-	char line[512];
-	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end = 0, at;
 
-	while (maps && !found && fgets(line, sizeof(line), maps)) {
-		unsigned long start, end, at;
-
-		if (!strstr(line, "uverbs") ||
-		    sscanf(line, "%lx-%lx rw", &start, &end) != 2)
-			continue;
-		for (at = start; at + sizeof(*found) <= end && !found; at += 8)
+	while (mkt_next_ring(&start, &end))
+		for (at = start; at + sizeof(struct rxe_send_wr) <= end; at += 8)
 			if (((struct rxe_send_wr *)at)->wr_id == wr_id)
-				found = (void *)at;
-	}
-	if (maps)
-		fclose(maps);
-	return found;
+				return (void *)at;
+	return NULL;
 }
 
 /* leaves a request in a queue that does not run yet, and finds it there; NULL on an error */

@@ -170,25 +170,10 @@ FIXTURE_TEARDOWN(waits)
 /* The rings of queues keep the file of the device open as long as the process has its memory. */
 static void waits_unmap_rings(void)
 {
-	unsigned long start, end;
-	char line[512];
-	FILE *maps;
-	bool found;
+	unsigned long start, end = 0;
 
-	do {
-		found = false;
-		maps = fopen("/proc/self/maps", "r");
-		while (maps && fgets(line, sizeof(line), maps))
-			if (strstr(line, "uverbs") &&
-			    sscanf(line, "%lx-%lx", &start, &end) == 2) {
-				found = true;
-				break;
-			}
-		if (maps)
-			fclose(maps);
-		if (found)
-			munmap((void *)start, end - start);
-	} while (found);
+	while (mkt_next_ring(&start, &end))
+		munmap((void *)start, end - start);
 }
 
 static int waits_open(struct waits_child *c, unsigned int flags)

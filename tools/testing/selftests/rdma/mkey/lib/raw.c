@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Builds RDMA_VERBS_IOCTL commands. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -295,6 +296,21 @@ int mkt_raw_qp_destroy(struct ibv_qp *qp)
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_DESTROY_QP_HANDLE, 0, qp->handle);
 	mkt_ioctl_add(&cmd, UVERBS_ATTR_DESTROY_QP_RESP, sizeof(resp), (uintptr_t)&resp);
 	return mkt_ioctl_run(qp->context, &cmd);
+}
+
+bool mkt_next_ring(unsigned long *start, unsigned long *end)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long behind = *end;
+	bool found = false;
+	char line[512];
+
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		found = strstr(line, "uverbs") && sscanf(line, "%lx-%lx", start, end) == 2 &&
+			*start >= behind;
+	if (maps)
+		fclose(maps);
+	return found;
 }
 
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle)

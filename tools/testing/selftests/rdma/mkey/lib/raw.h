@@ -6,6 +6,7 @@
 #ifndef MKEY_TEST_RAW_H
 #define MKEY_TEST_RAW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <infiniband/verbs.h>
@@ -78,6 +79,8 @@ int mkt_raw_advise_list(struct ibv_pd *pd, uint64_t advice, uint32_t flags,
 			struct ib_uverbs_sge *list, uint16_t num);
 /* ibv_destroy_qp() also unmaps the rings, for which it needs the lock that an access may hold */
 int mkt_raw_qp_destroy(struct ibv_qp *qp);
+/* the first ring of a queue of this process behind *@end, which is 0 at first; false without one */
+bool mkt_next_ring(unsigned long *start, unsigned long *end);
 void mkt_raw_mr_destroy(struct mkt_ioctl *cmd, uint32_t handle);
 
 #endif /* MKEY_TEST_RAW_H */
