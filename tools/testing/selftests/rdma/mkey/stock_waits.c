@@ -69,8 +69,8 @@ FIXTURE_VARIANT(waits)
 	bool own;	/* the process serves its pages */
 	bool unmap;	/* and closes the devices before it stops to, if it is killed */
 	bool stays;	/* the call does not return, until the process is killed */
-	int status;	/* of the access after the call, 0: not looked at */
-	bool succeeds;	/* the access does when the page arrives */
+	int status;	/* of the access, or the state after a reset; 0: only with @arrives */
+	bool arrives;	/* the page does after the call, so that an access succeeds */
 	bool removes;	/* devices and network namespaces go before the page arrives */
 };
 
@@ -80,16 +80,16 @@ FIXTURE_VARIANT_ADD(waits, destroy_qp_send) { .by = BY_SEND, .end = DESTROY_QP }
 FIXTURE_VARIANT_ADD(waits, destroy_qp_window) { .by = BY_WINDOW, .end = DESTROY_QP };
 FIXTURE_VARIANT_ADD(waits, destroy_qp_datagram) { .by = BY_DATAGRAM, .end = DESTROY_QP };
 FIXTURE_VARIANT_ADD(waits, destroy_qp_key) { .by = BY_KEY, .end = DESTROY_QP };
-FIXTURE_VARIANT_ADD(waits, reset_qp_write) { .by = BY_WRITE, .end = RESET_QP };
-FIXTURE_VARIANT_ADD(waits, reset_qp_send) { .by = BY_SEND, .end = RESET_QP };
-FIXTURE_VARIANT_ADD(waits, reset_qp_key) { .by = BY_KEY, .end = RESET_QP };
+FIXTURE_VARIANT_ADD(waits, reset_qp_write) { .by = BY_WRITE, .end = RESET_QP, .arrives = true };
+FIXTURE_VARIANT_ADD(waits, reset_qp_send) { .by = BY_SEND, .end = RESET_QP, .arrives = true };
+FIXTURE_VARIANT_ADD(waits, reset_qp_key) { .by = BY_KEY, .end = RESET_QP, .arrives = true };
 FIXTURE_VARIANT_ADD(waits, dereg_mr_write) {
 	.by = BY_WRITE, .end = DEREG_MR, .status = IBV_WC_REM_ACCESS_ERR,
 };
 FIXTURE_VARIANT_ADD(waits, dereg_mr_send) { .by = BY_SEND, .end = DEREG_MR };
 FIXTURE_VARIANT_ADD(waits, dereg_mr_prefetch) { .by = BY_PREFETCH, .end = DEREG_MR };
 FIXTURE_VARIANT_ADD(waits, dereg_other_prefetch) { .by = BY_PREFETCH, .end = DEREG_OTHER };
-FIXTURE_VARIANT_ADD(waits, destroy_ah) { .by = BY_DATAGRAM, .end = DESTROY_AH, .succeeds = true };
+FIXTURE_VARIANT_ADD(waits, destroy_ah) { .by = BY_DATAGRAM, .end = DESTROY_AH, .arrives = true };
 FIXTURE_VARIANT_ADD(waits, dealloc_mw) {
 	.by = BY_WINDOW, .end = DEALLOC_MW, .status = IBV_WC_REM_ACCESS_ERR,
 };
@@ -218,7 +218,9 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap, bool o
 	struct mkt_wr send = {
 		.op = MKT_SEND,
 		.sge[0] = { (uintptr_t)c->map, 8, c->mr->lkey },
-		.num_sge = 1,
+		/* it fails when the page is there: this is in no MR */
+		.sge[1] = { 0, 8, 0 },
+		.num_sge = by == BY_SEND ? 2 : 1,
 	};
 	struct mkt_peer self[2];
 	unsigned int i;
@@ -271,6 +273,20 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap, bool o
 	return mkt_post_send(&c->qp[0], &write, 1);
 }
 
+/* the status of the access, or the state of a queue pair that was reset; -1 on an error */
+static int waits_outcome(struct mkt_qp *qp, enum end end)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_wc wc;
+
+	if (end != RESET_QP)
+		return mkt_poll(qp, &wc) ? -1 : (int)wc.status;
+	/* the page arrives meanwhile */
+	sleep(1);
+	return ibv_query_qp(qp->qp, &attr, IBV_QP_STATE, &init) ? -1 : (int)attr.qp_state;
+}
+
 static int waits_end(struct waits_child *c, enum end end)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
@@ -319,8 +335,7 @@ static void waits_child(FIXTURE_DATA(waits) *self, const FIXTURE_VARIANT(waits) 
 {
 	struct waits_shared *shared = self->shared;
 	static struct waits_child c;
-	struct mkt_qp *qp = &c.qp[variant->by == BY_DATAGRAM];
-	struct ibv_wc wc;
+	struct mkt_qp *qp = &c.qp[variant->by == BY_DATAGRAM || variant->end == RESET_QP];
 	int err;
 
 	c.map = self->slow.map;
@@ -346,8 +361,8 @@ static void waits_child(FIXTURE_DATA(waits) *self, const FIXTURE_VARIANT(waits) 
 	waits_for(&shared->go, PATIENCE_SECONDS);
 	atomic_store(&shared->result, waits_end(&c, variant->end));
 	atomic_store(&shared->done, true);
-	if (variant->status || variant->succeeds) {
-		atomic_store(&shared->status, mkt_poll(qp, &wc) ? -1 : (int)wc.status);
+	if (variant->status || variant->arrives) {
+		atomic_store(&shared->status, waits_outcome(qp, variant->end));
 		/* nothing refers to the key any more */
 		if (variant->over_key)
 			atomic_store(&shared->result, ibmkey_unbind(c.key));
@@ -461,9 +476,9 @@ TEST_F(waits, ends)
 	} else {
 		EXPECT_TRUE(waits_for(&shared->done, PATIENCE_SECONDS));
 	}
-	if (variant->succeeds)
+	if (variant->arrives)
 		mkt_slow_hold(&self->slow, false);
-	if (variant->status || variant->succeeds) {
+	if (variant->status || variant->arrives) {
 		EXPECT_TRUE(waits_for(&shared->completed, PATIENCE_SECONDS));
 		EXPECT_EQ(variant->status, atomic_load(&shared->status));
 	}
