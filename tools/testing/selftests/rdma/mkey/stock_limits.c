@@ -170,7 +170,7 @@ static int limits_leave(struct limits_child *c, struct mkt_slow *slow, struct wa
 
 FIXTURE(limits)
 {
-	struct mkt_dev dev[2];
+	struct mkt_setup s;
 	struct mkt_slow slow;
 	struct waits_shared *shared;
 	bool open;
@@ -188,11 +188,12 @@ FIXTURE_VARIANT_ADD(limits, faults_that_nobody_waits_for) { .run = limits_leave 
 
 FIXTURE_SETUP(limits)
 {
-	MKT_OPEN(self->dev);
+	MKT_OPEN(self->s.dev);
 	if (geteuid())
 		SKIP(return, "not root");
-	SLOW_TRY(mkt_slow_try(&self->slow, self->dev, PAGES * PAGE));
+	SLOW_TRY(mkt_slow_try(&self->slow, self->s.dev, PAGES * PAGE));
 	self->open = true;
+	MKT_MAKE(&self->s, .host = 64 * 1024);
 	mkt_slow_hold(&self->slow, true);
 	self->shared = waits_share();
 	ASSERT_NE(MAP_FAILED, (void *)self->shared);
@@ -200,14 +201,11 @@ FIXTURE_SETUP(limits)
 
 FIXTURE_TEARDOWN(limits)
 {
-	unsigned int i;
-
 	if (self->pid > 0)
 		EXPECT_TRUE(waits_kill(self->pid));
 	if (self->open)
 		mkt_slow_close(&self->slow);
-	for (i = 0; i < 2; i++)
-		mkt_dev_close(&self->dev[i]);
+	EXPECT_EQ(0, mkt_teardown(&self->s));
 }
 
 static pid_t limits_fork(FIXTURE_DATA(limits) *self,
@@ -230,30 +228,26 @@ static pid_t limits_fork(FIXTURE_DATA(limits) *self,
 	_exit(0);
 }
 
-/* an access of this user to memory on demand */
+/* accesses of this user to memory on demand, by a request of side 1 and by one of side 0 */
 static int limits_other(FIXTURE_DATA(limits) *self)
 {
-	struct mkt_pair pair;
+	const struct mkt_end *to = &self->s.plain[0];
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 1, MKT_WRITE, 8, to->addr, to->mr->rkey);
+	uint8_t *memory;
 	struct ibv_mr *mr;
-	struct mkt_wr send = { .op = MKT_SEND, .num_sge = 1 };
-	struct mkt_wr recv = { .op = MKT_SEND, .num_sge = 1 };
-	struct mkt_result result;
-	void *memory;
-	int err;
+	int status;
 
-	memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	mr = ibv_reg_mr(self->dev[1].pd, memory, PAGE, MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
-	if (!mr || mkt_pair_create(&pair, &self->dev[1], &self->dev[1], IBV_MTU_1024, 0))
+	memory = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mr = ibv_reg_mr(self->s.dev[1].pd, memory, 2 * PAGE,
+			MKT_ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	if (!mr)
 		return -1;
-	send.sge[0] = (struct ibv_sge){ (uintptr_t)memory, 8, mr->lkey };
-	recv.sge[0] = (struct ibv_sge){ (uintptr_t)memory + 64, 8, mr->lkey };
-	err = mkt_exec(&pair, 0, &send, &recv, &result);
-	if (!err)
-		err = result.status;
-	mkt_pair_destroy(&pair);
+	wr.sge[0] = (struct ibv_sge){ (uintptr_t)memory, 8, mr->lkey };
+	status = mkt_status(&self->s.pair, 1, &wr) ?:
+		 mkt_touch(&self->s, mr->rkey, MKT_WRITE, (uintptr_t)memory + PAGE, 8);
 	ibv_dereg_mr(mr);
-	munmap(memory, PAGE);
-	return err;
+	munmap(memory, 2 * PAGE);
+	return status;
 }
 
 /* The child reaches the limit, and this user does not notice. */
