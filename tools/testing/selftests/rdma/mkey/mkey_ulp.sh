@@ -3,7 +3,7 @@
 #
 # subject: The kernel samples (samples/kernel) in C and in Rust: they load only if every byte was
 # in its place and every refusal had its errno.
-# sets: first
+# sets: first long
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
