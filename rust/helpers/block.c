@@ -3,6 +3,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/memremap.h>
+#include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
 
 /* Opens a whole disk or a partition for one holder. */
@@ -10,6 +11,18 @@ __rust_helper struct file *rust_helper_bdev_open(dev_t number, void *holder,
 						 const struct blk_holder_ops *ops)
 {
 	return bdev_file_open_by_dev(number, BLK_OPEN_READ | BLK_OPEN_WRITE, holder, ops);
+}
+
+/* Returns true if the disk has been marked as removed. No later removal tells its holder. */
+__rust_helper bool rust_helper_bdev_is_dead(struct block_device *bdev)
+{
+	return test_bit(GD_DEAD, &bdev->bd_disk->state);
+}
+
+/* Waits until each task has left code that it executes without a voluntary sleep. */
+__rust_helper void rust_helper_rcu_tasks_wait(void)
+{
+	synchronize_rcu_tasks();
 }
 
 __rust_helper sector_t rust_helper_bdev_nr_sectors(struct block_device *bdev)

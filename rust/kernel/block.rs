@@ -200,8 +200,8 @@ impl<D: Driver> Disk<D> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for limits that the block layer refuses, an alignment that is no power of two, or for a name that is too long; `EEXIST`
-    /// if there is a disk of this name; `ENOMEM`.
+    /// `EINVAL` for limits that the block layer refuses, an alignment that is no power of two, or a
+    /// name that is too long; `EEXIST` if there is a disk of this name; `ENOMEM`.
     pub(crate) fn new(name: &CStr, depth: u32, limits: &Limits, driver: Arc<D>) -> Result<Self> {
         if !limits.alignment.is_power_of_two() {
             return Err(EINVAL);

@@ -64,7 +64,7 @@ impl Wake {
 }
 
 /// Calls `body`, in which no allocation of this thread begins I/O. A thread that I/O waits for
-/// would wait for itself.
+/// would wait for itself. Work queues that it calls for allocate as they do otherwise.
 pub(crate) fn without_io<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: It changes a flag of the current thread.
     let flags = unsafe { bindings::noio_begin() };

@@ -2,9 +2,10 @@
 
 //! The messages of the block device over RDMA. All numbers are big-endian.
 //!
-//! The client connects and tells who it is. The server tells its capacity when it accepts. The client sends commands,
-//! each with the rkey of the memory that the data are in or go to. The server reads or writes that
-//! memory, then replies. A command stays with the client until it invalidated the rkey.
+//! The client connects and tells who it is. The server tells its capacity when it accepts. The
+//! client sends commands, each with the rkey of the memory that the data are in or go to. The server
+//! reads or writes that memory, then replies. A command stays with the client until it invalidated
+//! the rkey.
 
 use crate::kernel_ext::rdma::ulp::HostBuffer;
 use core::borrow::Borrow;
@@ -120,10 +121,12 @@ impl Reply {
     }
 }
 
-/// The private data with which a client connects.
+/// The private data with which a client connects. The number is no proof: who knows it can end the
+/// connection of the client, as anyone can who sees its packets. It gives no access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Who {
-    /// A random number, the same for all connections of a client.
+    /// A random number other than 0, the same for all connections of a client until its module is
+    /// unloaded.
     pub(crate) client: u64,
 }
 
@@ -137,12 +140,13 @@ impl Who {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there are too few.
+    /// `EINVAL` if there are too few, or for 0: `rdma_cm` appends zeros.
     pub(crate) fn get(bytes: &[u8], len: usize) -> Result<Self> {
         let bytes = bytes.get(..len).unwrap_or(bytes);
-        Ok(Self {
-            client: u64::from_be_bytes(part(bytes, 0)?),
-        })
+        match u64::from_be_bytes(part(bytes, 0)?) {
+            0 => Err(EINVAL),
+            client => Ok(Self { client }),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use kernel_ext::{
         HostBuffer, LeafMemory, Link, Listener, Net, NoPages, Op, Passive, Poll, Queue, Remote,
         Request, Right, Transfer, Wr, MAX_SEGMENTS,
     },
-    thread::{Thread, Wake},
+    thread::{without_io, Thread, Wake},
 };
 
 #[path = "../../rust/bindings/mod.rs"]
@@ -374,7 +374,9 @@ impl Server {
     }
 
     /// Accepts connections, and drops those that are lost, until the module ends. If the block
-    /// device is removed, drops all of them, and closes it: its driver may wait for its memory.
+    /// device is removed, drops all of them, and closes it: its driver may wait for its memory. A
+    /// removal takes the time of one accept, 5 s at most, and that of the drops. As it waits for
+    /// this, the caller forbids I/O.
     fn run(&self, store: Arc<BlockDevice>) {
         let (mut links, mut store) = (KVec::new(), Some(store));
         while !self.ending.load(ordering::Relaxed) {
@@ -455,7 +457,9 @@ impl kernel::Module for MkeyRblkServer {
         };
         let server = Arc::new(server, GFP_KERNEL)?;
         let running = server.clone();
-        let thread = Thread::spawn(c"mkey_rblk_server", move || running.run(store))?;
+        let thread = Thread::spawn(c"mkey_rblk_server", move || {
+            without_io(|| running.run(store))
+        })?;
         Ok(Self {
             server,
             _files: files,

@@ -57,17 +57,19 @@ unsafe extern "C" fn mark_dead(bdev: *mut bindings::block_device, _surprise: boo
     let holder = unsafe {
         let raw = (*bdev).bd_holder.cast::<Holder>().cast_const();
         let holder = Arc::from(ArcBorrow::from_raw(raw));
+        // Before the lock is released, which closing the device takes.
+        holder.gone.store(true, ordering::Relaxed);
         bindings::mutex_unlock(&raw mut (*bdev).bd_holder_lock);
         holder
     };
-    holder.gone.store(true, ordering::Relaxed);
     holder.wake.wake();
     // The device may have the memory of requests, which the driver would take away.
     holder.unused.wait_for_completion();
 }
 
 /// A block device, which no other holder has open. Dropping it closes the device. The removal of the
-/// device waits for that.
+/// device waits for that, and so for all bios: a driver that stops its queues before it reports the
+/// removal would wait for ever. Those of NVMe do not.
 ///
 /// # Invariants
 ///
@@ -93,8 +95,8 @@ impl BlockDevice {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if there is no such device, `EBUSY` if it has another holder, `EINVAL` if its blocks
-    /// are larger than 512 bytes, `ENOMEM`; the errors of its driver.
+    /// `ENXIO` if there is no such device, `ENODEV` if it is being removed, `EBUSY` if it has another
+    /// holder, `EINVAL` if its blocks are larger than 512 bytes, `ENOMEM`; the errors of its driver.
     pub(crate) fn open(number: u32, wake: &Arc<Wake>) -> Result<Arc<Self>> {
         let holder = Arc::pin_init(
             pin_init!(Holder {
@@ -114,11 +116,20 @@ impl BlockDevice {
             file: NonNull::new(file).ok_or(ENXIO)?,
             holder,
         };
+        // The removal of a disk may have been reported before this was its holder.
         // SAFETY: The device is open.
-        if unsafe { bindings::bdev_logical_block_size(this.as_raw()) } > SECTOR as u32 {
-            return Err(EINVAL);
+        let (dead, block) = unsafe {
+            let raw = this.as_raw();
+            (
+                bindings::bdev_is_dead(raw),
+                bindings::bdev_logical_block_size(raw),
+            )
+        };
+        match block {
+            _ if dead => Err(ENODEV),
+            ..=512 => Ok(Arc::new(this, GFP_KERNEL)?),
+            _ => Err(EINVAL),
         }
-        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     fn as_raw(&self) -> *mut bindings::block_device {
@@ -250,6 +261,11 @@ impl Drop for BlockDevice {
         // SAFETY: By the type invariant. After it the block layer does not know the holder.
         unsafe { bindings::bdev_fput(self.file.as_ptr()) };
         self.holder.unused.complete_all();
+        if self.is_gone() {
+            // `mark_dead()` has returned after this, so the module may be unloaded.
+            // SAFETY: This may sleep.
+            unsafe { bindings::rcu_tasks_wait() };
+        }
     }
 }
 

@@ -34,12 +34,13 @@ pub(super) fn not_connected() -> Error {
     Error::from_errno(-(bindings::ENOTCONN as i32))
 }
 
-/// Returns a random number, by which one side of a connection can tell the other who it is.
+/// Returns a random number other than 0, by which one side of a connection can tell the other who it
+/// is. It is no proof: it is sent in clear.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: There are so many bytes.
     unsafe { bindings::get_random_bytes(bytes.as_mut_ptr().cast(), bytes.len()) };
-    u64::from_ne_bytes(bytes)
+    u64::from_ne_bytes(bytes).max(1)
 }
 
 /// A network namespace, which stays while this exists.
