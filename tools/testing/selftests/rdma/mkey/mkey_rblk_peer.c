@@ -237,6 +237,11 @@ static struct command whole(bool write, uint32_t rkey)
 	};
 }
 
+/* was rejected before */
+static void ask_nothing(void)
+{
+}
+
 /* each is answered, and the connection stays */
 static void ask_range(void)
 {
@@ -449,6 +454,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
+	{ "ask.nameless", ask_nothing },
 	{ "ask.range", ask_range },
 	{ "ask.empty", ask_empty },
 	{ "ask.short", ask_short },
@@ -475,13 +481,16 @@ static const struct {
 	{ "serve.stale", serve_stale },
 };
 
-static void connect_to(struct sockaddr *to, struct rdma_conn_param *param)
+/* A client without @private data does not say who it is, and is rejected. */
+static void connect_to(struct sockaddr *to, struct rdma_conn_param *param, bool private)
 {
 	uint8_t garbage[56];
 
 	memset(garbage, 0xff, sizeof(garbage));
-	param->private_data = garbage;
-	param->private_data_len = sizeof(garbage);
+	if (private) {
+		param->private_data = garbage;
+		param->private_data_len = sizeof(garbage);
+	}
 	if (rdma_resolve_addr(id, NULL, to, 2000))
 		err(1, "rdma_resolve_addr");
 	expect(RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -491,7 +500,7 @@ static void connect_to(struct sockaddr *to, struct rdma_conn_param *param)
 	make_qp(16);
 	if (rdma_connect(id, param))
 		err(1, "rdma_connect");
-	expect(RDMA_CM_EVENT_ESTABLISHED);
+	expect(private ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_REJECTED);
 }
 
 static void accept_from(struct sockaddr *at, struct rdma_conn_param *param, uint64_t sectors)
@@ -545,7 +554,7 @@ int main(int argc, char **argv)
 	if (serves)
 		accept_from((struct sockaddr *)&address, &param, strtoull(argv[3], NULL, 0));
 	else
-		connect_to((struct sockaddr *)&address, &param);
+		connect_to((struct sockaddr *)&address, &param, cases[i].run != ask_nothing);
 	cases[i].run();
 	return 0;
 }
