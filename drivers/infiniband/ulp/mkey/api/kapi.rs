@@ -99,9 +99,9 @@ pub(super) fn describe_list<'k>(
 ) -> errors::Result<Described<'k>> {
     let access = key.access(access as u32)?;
     let num_sge = u32::try_from(sg_list.len())?;
-    let mut ranges = key.describe(num_sge, access)?.ranges();
-    ranges.add(sg_list)?;
-    ranges.finish()
+    let mut description = key.describe(num_sge, access)?;
+    description.ranges(sg_list)?;
+    description.list()
 }
 
 pointers!(ib_mkey_interleaved {

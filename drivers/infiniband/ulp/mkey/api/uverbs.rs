@@ -33,10 +33,12 @@ fn describe_list<'k>(
     entries: u64,
     num_entries: u32,
 ) -> Result<Described<'k>> {
-    let mut ranges = key.describe(num_entries, access)?.ranges();
-    let read = read_chunks(entries, num_entries, |some: &[UapiSge]| ranges.add(some));
+    let mut description = key.describe(num_entries, access)?;
+    let read = read_chunks(entries, num_entries, |some: &[UapiSge]| {
+        description.ranges(some)
+    });
     read.map_err(|why| why.of_array(entries))?;
-    ranges.finish()
+    description.list()
 }
 
 /// Describes the blocks at the user address `blocks`.

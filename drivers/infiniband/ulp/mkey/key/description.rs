@@ -82,6 +82,7 @@ impl Key<'_> {
                 by_lkey: RBTree::new(),
             },
             count: count as usize,
+            entries: None,
             blocks: None,
             room,
         })
@@ -124,6 +125,7 @@ impl Found<'_> {
     }
 
     /// Returns the number of a leaf other than the last one.
+    #[inline(never)]
     fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
         if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
             return Ok(0);
@@ -160,6 +162,8 @@ pub(crate) struct Description<'a> {
     pub(super) found: Found<'a>,
     access: Access,
     count: usize,
+    /// The entries of a list; [`None`] before the first one.
+    entries: Option<KVVec<Entry>>,
     /// The blocks with the memory of their shape; [`None`] before the first one.
     blocks: Option<(KVVec<Block>, KBox<Shape>)>,
     /// The memory that the key keeps, without the parts that were taken out.
@@ -172,51 +176,33 @@ pub(crate) trait Range {
     fn parts(&self) -> Result<(u32, u64, u64)>;
 }
 
-/// A description of ranges, one after another.
-pub(crate) struct Ranges<'a> {
-    of: Description<'a>,
-    /// [`None`] before the first one.
-    entries: Option<KVVec<Entry>>,
-}
-
-impl<'a> Ranges<'a> {
+impl<'a> Description<'a> {
     /// Adds ranges. Ignores ranges beyond the number that the description was begun with.
-    pub(crate) fn add<R: Range>(&mut self, ranges: &[R]) -> Result {
-        let added = self.entries.as_ref().map_or(0, KVVec::len);
-        let left = self.of.count.saturating_sub(added);
+    pub(crate) fn ranges<R: Range>(&mut self, ranges: &[R]) -> Result {
+        let entries = match &mut self.entries {
+            Some(entries) => entries,
+            None => {
+                self.found.charge(cost::entries(self.count)?)?;
+                self.entries.insert(self.room.entries(self.count)?)
+            }
+        };
+        let added = entries.len();
+        let left = self.count.saturating_sub(added);
         for (number, range) in ranges.iter().take(left).enumerate() {
             // CAST: A description has fewer than 2^32 entries.
             let number = added.wrapping_add(number) as u32;
             let (lkey, addr, length) = range.parts().map_err(|why| why.at(number))?;
-            let leaf = self.of.found.leaf(lkey).map_err(|why| why.at(number))?;
-            let entries = match &mut self.entries {
-                Some(entries) => entries,
-                None => {
-                    self.of.charge(cost::entries(self.of.count)?)?;
-                    self.entries.insert(self.of.room.entries(self.of.count)?)
-                }
-            };
-            let entry = Entry::new(leaf, addr, length);
-            entries.push_within_capacity(entry)?;
+            let leaf = self.found.leaf(lkey).map_err(|why| why.at(number))?;
+            entries.push_within_capacity(Entry::new(leaf, addr, length))?;
         }
         Ok(())
     }
 
-    /// Ends the description.
-    pub(crate) fn finish(self) -> Result<Described<'a>> {
+    /// Ends a description of ranges, one after another.
+    pub(crate) fn list(mut self) -> Result<Described<'a>> {
         // No description is begun without entries.
-        let entries = self.entries.ok_or(Refused::EMPTY)?;
-        self.of.finish(KLayout::List(List::new(entries)?))
-    }
-}
-
-impl<'a> Description<'a> {
-    /// Begins the ranges of the description.
-    pub(crate) fn ranges(self) -> Ranges<'a> {
-        Ranges {
-            of: self,
-            entries: None,
-        }
+        let entries = self.entries.take().ok_or(Refused::EMPTY)?;
+        self.finish(KLayout::List(List::new(entries)?))
     }
 
     /// Returns the number of blocks that were added.

@@ -194,10 +194,10 @@ fn list<'k>(
     count: u32,
     reader: &mut Reader<'_>,
 ) -> Result<Described<'k>> {
-    let mut ranges = key.describe(count, access)?.ranges();
+    let mut description = key.describe(count, access)?;
     reader.holds::<UapiSge>(count)?;
-    reader.chunks(count, |some: &[UapiSge]| ranges.add(some))?;
-    ranges.finish()
+    reader.chunks(count, |some: &[UapiSge]| description.ranges(some))?;
+    description.list()
 }
 
 fn interleaved<'k>(
