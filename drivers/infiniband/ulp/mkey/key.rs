@@ -24,7 +24,7 @@ use crate::{
         sched,
         sync::{pending::Timeout, rcu_arc::RcuUnique},
     },
-    limits::cost,
+    limits::{cost, worker::Worker},
     mkey_core::{Core, Lookup},
     region::{
         binding::{Binding, Leaf, LeafPlace, MAX_DEPTH, MAX_INDICES},
@@ -54,7 +54,7 @@ impl<'a> Key<'a> {
     pub(crate) fn of(mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let core = Core::of(mr.device()).map_err(|_| Refused::DEVICE)?;
         let mr = Hw::claimed(mr).ok_or(Refused::NOT_A_KEY)?;
-        let region = core.region_of(mr).ok_or(Refused::NOT_A_KEY)?;
+        let region: Arc<Region> = mr.object::<Region>().ok_or(Refused::NOT_A_KEY)?.into();
         let Kind::Key { max_entries, .. } = region.kind else {
             return Err(Refused::NOT_A_KEY);
         };
@@ -212,22 +212,23 @@ impl Described<'_> {
 
     /// Binds the key to the description in the order of a queue, for a work request that names it
     /// by the rkey `key`, or by its MR. The lkey and rkey become `new_key`.
-    pub(crate) fn bind_from_queue(
-        mut self,
-        key: Option<u32>,
-        new_key: u32,
-        timeout: Timeout,
-    ) -> Result {
+    pub(crate) fn bind_from_queue(mut self, key: Option<u32>, new_key: u32) -> Result {
         let Key {
             core, mr, region, ..
         } = self.key;
-        let queued = QueuedBind {
+        let mut queued = QueuedBind {
             key,
             any_portion: self.any_portion,
             new_key,
-            timeout,
+            timeout: Timeout::After(0),
         };
-        let bound = region.bind_from_queue(&queued, &core.pins, mr, &mut self.binding);
+        let mut bound = region.bind_from_queue(&queued, &core.pins, mr, &mut self.binding);
+        if bound == Err(EBUSY) {
+            // Only a bind that waits counts as a worker that does.
+            let worker = Worker::of(region.charge.waits());
+            queued.timeout = worker.timeout;
+            bound = region.bind_from_queue(&queued, &core.pins, mr, &mut self.binding);
+        }
         bound.map_err(|error| match error {
             EINVAL => Refused::PORTION.with(key.unwrap_or(new_key)),
             _ => self.why(error.into()),

@@ -18,8 +18,7 @@ use crate::{
         request::{describe, Reader, Source},
         Key,
     },
-    limits::worker::Worker,
-    mkey_core::{Core, Lookup},
+    mkey_core::Core,
     region::binding::MAX_DEPTH,
 };
 use kernel::prelude::*;
@@ -103,8 +102,7 @@ pub(crate) fn bind_staged(
         let access = key.access(access)?;
         let mut reader = Reader::new(Source::Staged(&staged), 0, staged.len() as u64);
         let described = describe(&key, access, &mut reader)?;
-        let worker = Worker::of(key.region().charge.waits());
-        described.bind_from_queue(None, rkey, worker.timeout)
+        described.bind_from_queue(None, rkey)
     };
     let bound = describe_and_bind();
     if bound.is_err() && !is_last {
@@ -128,22 +126,19 @@ pub(crate) fn bind(
     request: &KeyRequest<'_>,
     buffer: &mut [u8],
 ) -> Result<(), Error> {
-    let core = Core::of(mr.device())?;
     if mr.pd() != pd.as_raw() {
         return Err(EINVAL);
     }
     let key = Key::of(mr, pd)?.of_request();
-    let worker = Worker::of(key.region().charge.waits());
-    let bound = describe_and_bind(core, &key, pd, (request, buffer), &worker);
+    let bound = describe_and_bind(&key, pd, request, buffer);
     Ok(bound.inspect_err(|why| key.region().refuse(*why))?)
 }
 
 fn describe_and_bind(
-    core: &Core,
     key: &Key<'_>,
     pd: &Pd,
-    (request, buffer): (&KeyRequest<'_>, &mut [u8]),
-    worker: &Worker<'_>,
+    request: &KeyRequest<'_>,
+    buffer: &mut [u8],
 ) -> Result {
     let is_of_request = |key| mr_key::is_same_index(key, request.rkey);
     let wrong = Refused::PORTION.with(request.rkey);
@@ -154,7 +149,7 @@ fn describe_and_bind(
         return Err(Refused::RKEY.with(request.new_key));
     }
     let access = key.access(request.access)?;
-    let mut reader = request.reader(core, pd, buffer)?;
+    let mut reader = request.reader(key.core(), pd, buffer)?;
     let described = describe(key, access, &mut reader)?;
     // The reader pins the MR that contains the description. If that MR is this key, the pin
     // would make the bind fail.
@@ -162,5 +157,5 @@ fn describe_and_bind(
     if !described.is_named(request.rkey) {
         return Err(wrong);
     }
-    described.bind_from_queue(Some(request.rkey), request.new_key, worker.timeout)
+    described.bind_from_queue(Some(request.rkey), request.new_key)
 }
