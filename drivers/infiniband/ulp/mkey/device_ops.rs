@@ -19,7 +19,7 @@ use crate::{
             table::Operations,
             Access, Device, DriverDm, Mr, Pd,
         },
-        sync::{pending::Timeout, rcu_arc::RcuUnique},
+        sync::pending::Timeout,
         user::User,
     },
     layout::{Entry, List},
@@ -179,8 +179,8 @@ impl DeviceOps for MkeyDevice {
             GFP_KERNEL,
         )?;
         let layout = KLayout::List(List::new(entries)?);
-        let binding = Binding::new(layout, leaves, access, pd, None, MAX_PIECES)?;
-        let binding = RcuUnique::new(binding, GFP_KERNEL)?;
+        let mut binding = Binding::new(layout, leaves, None)?;
+        binding.complete(access, pd, MAX_PIECES)?;
         let region = self.core.adopt(mr, Kind::Dm, charge)?;
         region.bind_first(&self.core.pins, mr, binding);
         Ok(())

@@ -8,7 +8,7 @@
 //! | `region/binding.rs` | the binding of a region: a layout over leaves |
 //! | `region/flat.rs` | a binding over keys as one list over memory |
 //! | `region/rebind.rs` | rebinds of one region, or of several at once |
-//! | `region/binding/check.rs` | checks a layout and makes a binding of it |
+//! | `region/binding/check.rs` | checks a layout and completes its binding |
 //! | `region/binding/rights.rs` | access flags, the origin of a request, the peers of a binding |
 //! | `region/binding/room.rs` | the memory that a key keeps for its next short binding |
 //! | `region/state.rs` | the part to which pins refer |
@@ -89,7 +89,7 @@ use crate::{
         owner::OwnerCharge,
     },
     region::{
-        binding::{Binding, Flat, Home, Leaf, Room},
+        binding::{keep, Binding, Flat, Home, Leaf, Room},
         fast_reg::FastReg,
         staged::StagedLayouts,
         state::{Pins, RegionState},
@@ -202,7 +202,7 @@ impl Region {
                 lkey: Atomic::new(lkey),
                 kind,
                 binding: RcuCell::empty(),
-                room <- new_spinlock!(Room::NONE, "ib_mkey room"),
+                room <- new_spinlock!(None, "ib_mkey room"),
                 state,
                 refused <- new_spinlock!(Refused::NONE, "ib_mkey refused"),
                 refused_access <- new_spinlock!(no_access, "ib_mkey refused access"),
@@ -275,7 +275,7 @@ impl Region {
 
     /// Takes the memory for the next binding out.
     pub(crate) fn take_room(&self) -> Room {
-        mem::replace(&mut *self.room.lock(), Room::NONE)
+        self.room.lock().take()
     }
 
     /// Replaces the binding. The result keeps the old binding, as accesses in progress do. The
@@ -348,7 +348,7 @@ impl Home for Region {
             Kind::FastReg(fast) => fast.put_back(binding),
             _ => {
                 // The leaves are unpinned before a thread that waits for that is woken.
-                let room = Room::of(binding);
+                let room = keep(binding);
                 let before = mem::replace(&mut *self.room.lock(), room);
                 drop(before);
             }

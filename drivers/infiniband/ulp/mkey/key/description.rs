@@ -16,12 +16,13 @@ use crate::{
     kernel_ext::{
         alloc::GFP_MAYFAIL,
         rdma::{mr::Right, Access},
+        sync::rcu_arc::RcuUnique,
     },
     key::{Described, Key},
     layout::{Block, Entry, List, Shape, MAX_DIMS},
-    limits::{cost, owner::OwnerCharge},
+    limits::cost,
     region::{
-        binding::{self, Binding, KLayout, Leaf, Room, MAX_DEPTH, MAX_ENTRIES},
+        binding::{self, Binding, KLayout, MAX_DEPTH, MAX_ENTRIES},
         rights::supported,
         state::PinnedFor,
     },
@@ -65,26 +66,23 @@ impl Key<'_> {
         if count > self.max_entries {
             return Err(Refused::TOO_MANY.with(self.max_entries));
         }
-        let mut room = self.region.take_room();
-        let charge = match room.charge() {
-            Some(charge) => charge,
-            None => self.region.charge.beside(cost::BINDING)?,
+        let mut binding = match self.region.take_room() {
+            Some(kept) => kept,
+            None => Binding::empty(self.region.charge.beside(cost::BINDING)?)?,
         };
+        binding.number = self.region.state.next_number();
         Ok(Description {
             access,
             found: Found {
                 key: self,
-                number: self.region.state.next_number(),
-                charge,
+                binding,
                 needed: cost::BINDING,
-                leaves: room.leaves(),
                 last: None,
                 by_lkey: RBTree::new(),
             },
             count: count as usize,
             entries: None,
             blocks: None,
-            room,
         })
     }
 }
@@ -92,13 +90,10 @@ impl Key<'_> {
 /// The leaves of a description that is being made.
 pub(super) struct Found<'a> {
     key: &'a Key<'a>,
-    /// The number of the binding.
-    number: u64,
-    /// The charge to the owner of the key, of at least `needed` bytes.
-    charge: OwnerCharge,
-    /// The bytes that the binding takes.
+    /// The binding, with its number, leaves, and charge.
+    binding: RcuUnique<Binding>,
+    /// The bytes that the binding takes. The charge is at least as much.
     needed: i64,
-    pub(super) leaves: KVVec<Leaf>,
     /// The lkey that was named last, and the number of its leaf.
     last: Option<(u32, u32)>,
     /// All leaves but the first.
@@ -109,7 +104,7 @@ impl Found<'_> {
     /// Charges `bytes` bytes more for the description, unless the charge of the room covers them.
     fn charge(&mut self, bytes: i64) -> Result {
         self.needed = self.needed.checked_add(bytes).ok_or(Refused::MEMORY)?;
-        Ok(self.charge.cover(self.needed)?)
+        Ok(self.binding.cover(self.needed)?)
     }
 
     /// Returns the number of the leaf that `lkey` names.
@@ -127,13 +122,14 @@ impl Found<'_> {
     /// Returns the number of a leaf other than the last one.
     #[inline(never)]
     fn other_leaf(&mut self, lkey: u32) -> Result<u32> {
-        if self.leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
+        let leaves = &self.binding.leaves;
+        if leaves.first().is_some_and(|leaf| leaf.lkey == lkey) {
             return Ok(0);
         }
         if let Some(index) = self.by_lkey.get(&lkey) {
             return Ok(*index);
         }
-        let index = u32::try_from(self.leaves.len())?;
+        let index = u32::try_from(leaves.len())?;
         if lkey == self.key.mr.lkey() {
             return Err(Refused::ITSELF.with(lkey));
         }
@@ -143,12 +139,12 @@ impl Found<'_> {
         let key = self.key;
         let of = PinnedFor {
             holder: key.region.state.clone(),
-            number: self.number,
+            number: self.binding.number,
         };
         let pinned = key.core().pin_leaf(lkey, key.pd, MAX_DEPTH - 1, Some(of));
         let mut leaf = pinned.map_err(|error| Refused::of_leaf(error, lkey))?;
         key.count_registered(&mut leaf)?;
-        self.leaves.push(leaf, GFP_MAYFAIL)?;
+        self.binding.leaves.push(leaf, GFP_MAYFAIL)?;
         if index > 0 {
             self.by_lkey
                 .try_create_and_insert(lkey, index, GFP_MAYFAIL)?;
@@ -166,8 +162,6 @@ pub(crate) struct Description<'a> {
     entries: Option<KVVec<Entry>>,
     /// The blocks with the memory of their shape; [`None`] before the first one.
     blocks: Option<(KVVec<Block>, KBox<Shape>)>,
-    /// The memory that the key keeps, without the parts that were taken out.
-    room: Room,
 }
 
 /// A range, as a caller describes it.
@@ -183,7 +177,7 @@ impl<'a> Description<'a> {
             Some(entries) => entries,
             None => {
                 self.found.charge(cost::entries(self.count)?)?;
-                self.entries.insert(self.room.entries(self.count)?)
+                self.entries.insert(self.found.binding.entries(self.count)?)
             }
         };
         let added = entries.len();
@@ -227,7 +221,7 @@ impl<'a> Description<'a> {
             Some(blocks) => blocks,
             None => {
                 self.found.charge(cost::blocks(self.count)?)?;
-                self.blocks.insert(self.room.blocks(self.count)?)
+                self.blocks.insert(self.found.binding.blocks(self.count)?)
             }
         };
         Ok(blocks.push_within_capacity(block)?)
@@ -247,24 +241,13 @@ impl<'a> Description<'a> {
 
     pub(super) fn finish(self, layout: KLayout) -> Result<Described<'a>> {
         let Found {
-            key,
-            number,
-            charge,
-            leaves,
-            ..
+            key, mut binding, ..
         } = self.found;
-        let mut binding = Binding::new(
-            layout,
-            leaves,
-            self.access,
-            key.pd,
-            Some(charge),
-            key.most_pieces,
-        )?;
-        binding.number = number;
+        binding.layout = layout;
+        binding.complete(self.access, key.pd, key.most_pieces)?;
         Ok(Described {
             key,
-            binding: Some(self.room.fill(binding)?),
+            binding: Some(binding),
             rkey: None,
             any_portion: false,
         })

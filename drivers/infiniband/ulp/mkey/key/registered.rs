@@ -8,11 +8,7 @@
 
 use crate::{
     errors::{Refused, Result},
-    kernel_ext::{
-        alloc::GFP_MAYFAIL,
-        rdma::Access,
-        sync::rcu_arc::{RcuArc, RcuUnique},
-    },
+    kernel_ext::{alloc::GFP_MAYFAIL, rdma::Access, sync::rcu_arc::RcuArc},
     key::Key,
     layout::List,
     limits::cost,
@@ -69,14 +65,8 @@ impl Key<'_> {
         }
         let layout = KLayout::List(List::new(entries)?);
         // The key checks the access flags of the leaf, which are those of the registration.
-        let binding = Binding::new(
-            layout,
-            leaves,
-            Access::empty(),
-            self.pd,
-            Some(charge),
-            MAX_PIECES,
-        )?;
-        Ok(RcuUnique::new(binding, GFP_MAYFAIL)?.share())
+        let mut binding = Binding::new(layout, leaves, Some(charge))?;
+        binding.complete(Access::empty(), self.pd, MAX_PIECES)?;
+        Ok(binding.share())
     }
 }

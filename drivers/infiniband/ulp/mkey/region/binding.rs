@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The binding of a region: a layout over leaves. A binding that accesses can find is not changed,
-//! only replaced. `region/binding/check.rs` checks and makes bindings, and
+//! only replaced. `region/binding/check.rs` checks and completes bindings, and
 //! `region/binding/rights.rs` says which peers may use one. `region/binding/room.rs` keeps the
 //! memory of short ones.
 //!
@@ -17,6 +17,7 @@ use crate::{
     backend::{Backend, BaseMr, Hw},
     errors::Refused,
     kernel_ext::{
+        alloc::GFP_MAYFAIL,
         rdma::{Access, Pd},
         sync::rcu_arc::{RcuArc, RcuShared, RcuUnique},
     },
@@ -26,7 +27,7 @@ use crate::{
     limits::owner::OwnerCharge,
     region::state::{LeafPin, PinnedFor},
 };
-pub(crate) use room::Room;
+pub(crate) use room::{keep, Room};
 
 use core::mem::size_of;
 use kernel::{prelude::*, sync::Arc};
@@ -195,7 +196,7 @@ pub(crate) struct Binding {
     pub(crate) home: Option<Arc<dyn Home>>,
     /// The charge for the kernel's memory of the binding; [`None`] if the region's charge covers
     /// it.
-    _charge: Option<OwnerCharge>,
+    charge: Option<OwnerCharge>,
 }
 
 /// A part that few bindings have.
@@ -319,6 +320,29 @@ impl Binding {
         self.marks & ON_DEMAND != 0
     }
 
+    /// Makes a binding that [`Self::complete`] checks and completes.
+    pub(crate) fn new(
+        layout: KLayout,
+        leaves: KVVec<Leaf>,
+        charge: Option<OwnerCharge>,
+    ) -> Result<RcuUnique<Self>> {
+        let binding = Self {
+            extra: None,
+            layout,
+            leaves,
+            access: Access::default(),
+            pd: 0,
+            start: 0,
+            depth: 1,
+            portion: 0,
+            marks: 0,
+            number: 0,
+            home: None,
+            charge,
+        };
+        RcuUnique::new(binding, GFP_MAYFAIL)
+    }
+
     /// Makes an empty binding over memory that is never deregistered. The caller fills the binding
     /// before an access can find it, see `region/fast_reg.rs`.
     pub(crate) fn unfilled(
@@ -326,26 +350,11 @@ impl Binding {
         leaves: KVVec<Leaf>,
         pd: &Pd,
     ) -> Result<RcuUnique<Self>> {
-        RcuUnique::new(
-            Self {
-                extra: Some(KBox::new(
-                    Extra::Registered(Registered::default()),
-                    GFP_KERNEL,
-                )?),
-                layout: KLayout::List(List::unfilled(entries)),
-                leaves,
-                access: Access::default(),
-                pd: pd.as_raw() as usize,
-                start: 0,
-                depth: 1,
-                portion: 0,
-                marks: 0,
-                number: 0,
-                home: None,
-                _charge: None,
-            },
-            GFP_KERNEL,
-        )
+        let mut binding = Self::new(KLayout::List(List::unfilled(entries)), leaves, None)?;
+        let registered = Extra::Registered(Registered::default());
+        binding.extra = Some(KBox::new(registered, GFP_KERNEL)?);
+        binding.pd = pd.as_raw() as usize;
+        Ok(binding)
     }
 }
 

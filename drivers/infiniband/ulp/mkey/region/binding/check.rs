@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks a layout against its leaves and makes a binding of them.
+//! Checks a layout against its leaves, and completes their binding.
 
 use super::{
     Binding,
@@ -32,23 +32,17 @@ const MAX_FLUSHED: u64 = 1 << 20;
 const MAX_FLUSHED_BYTES: u64 = 1 << 33;
 
 impl Binding {
-    /// Checks the layout against its leaves and makes the binding. The layout of keys over keys may
-    /// have `most_pieces` pieces of memory. A key names a leaf by its lkey. Every write, also a
+    /// Checks the layout against the leaves and completes the binding. The layout of keys over keys
+    /// may have `most_pieces` pieces of memory. A key names a leaf by its lkey. Every write, also a
     /// peer's, therefore needs the leaf's flag `LOCAL_WRITE`.
-    pub(crate) fn new(
-        layout: KLayout,
-        leaves: KVVec<Leaf>,
-        access: Access,
-        pd: &Pd,
-        mut charge: Option<OwnerCharge>,
-        most_pieces: usize,
-    ) -> Result<Self> {
-        check_access(access, &layout, &leaves)?;
-        let within = layout.reach(|reach| check_extent(&reach.extent, &leaves));
+    pub(crate) fn complete(&mut self, access: Access, pd: &Pd, most_pieces: usize) -> Result {
+        let (layout, leaves) = (&self.layout, &self.leaves);
+        check_access(access, layout, leaves)?;
+        let within = layout.reach(|reach| check_extent(&reach.extent, leaves));
         within.map_err(|mut why| {
             // The entry may be one of several with one extent.
-            let at = position(&layout, |extent| {
-                let checked = check_extent(&extent, &leaves);
+            let at = position(layout, |extent| {
+                let checked = check_extent(&extent, leaves);
                 checked.inspect_err(|own| why = *own).is_err()
             });
             why.at(at)
@@ -58,35 +52,27 @@ impl Binding {
         if depth > MAX_DEPTH {
             return Err(Refused::LEVELS);
         }
-        let extra = over_keys(&layout, &leaves, most_pieces, &mut charge)?;
+        self.extra = over_keys(layout, leaves, most_pieces, &mut self.charge)?;
         let on_demand = leaves.iter().any(|leaf| leaf.place.is_on_demand());
         if access.contains(Right::FlushPersistent) {
             if on_demand {
                 return Err(Refused::FLUSH_ON_DEMAND);
             }
-            if pieces(extra.as_deref(), &layout) > MAX_FLUSHED {
+            if pieces(self.extra.as_deref(), layout) > MAX_FLUSHED {
                 return Err(Refused::FLUSH_PIECES.with(MAX_FLUSHED));
             }
-            let most = most_flushed(&leaves);
+            let most = most_flushed(leaves);
             if layout.length() > most {
                 return Err(Refused::FLUSH_BYTES.with(most));
             }
         }
-        Ok(Self {
-            extra,
-            layout,
-            leaves,
-            access,
-            pd: pd.as_raw() as usize,
-            start: 0,
-            // This is at most `MAX_DEPTH`.
-            depth: depth as u8,
-            portion: 0,
-            marks: if on_demand { ON_DEMAND } else { 0 },
-            number: 0,
-            home: None,
-            _charge: charge,
-        })
+        self.access = access;
+        self.pd = pd.as_raw() as usize;
+        self.start = 0;
+        // This is at most `MAX_DEPTH`.
+        self.depth = depth as u8;
+        self.marks = if on_demand { ON_DEMAND } else { 0 };
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 //! it has, and the next one. A bind to a layout of the same kind then allocates only the pins. The
 //! memory stays charged to the owner of the key.
 
-use super::{Binding, KLayout, Leaf};
+use super::{Binding, KLayout};
 use crate::{
     kernel_ext::{alloc::GFP_MAYFAIL, sync::rcu_arc::RcuUnique},
     layout::{Block, Entry, List, Shape},
@@ -22,54 +22,45 @@ const SHORT: usize = 4;
 const EMPTY: KLayout = KLayout::List(List::unfilled(KVVec::new()));
 
 /// The memory of a short binding, or none.
-pub(crate) struct Room(Option<RcuUnique<Binding>>);
+pub(crate) type Room = Option<RcuUnique<Binding>>;
 
-impl Room {
-    /// No memory.
-    pub(crate) const NONE: Self = Self(None);
+/// Keeps the memory of `binding`, which no access uses any more, if it is short. Unpins its leaves.
+pub(crate) fn keep(mut binding: RcuUnique<Binding>) -> Room {
+    let capacity = match &binding.layout {
+        KLayout::List(list) => list.storage().capacity(),
+        KLayout::Interleaved(blocks) => blocks.storage().capacity(),
+        KLayout::Indexed(_) => return None,
+    };
+    let is_short = capacity <= SHORT
+        && binding.leaves.capacity() <= SHORT
+        && binding.extra.is_none()
+        && binding.charge.is_some();
+    if !is_short {
+        return None;
+    }
+    binding.leaves.clear();
+    Some(binding)
+}
 
-    /// Keeps the memory of `binding`, which no access uses any more, if it is short. Unpins its leaves.
-    pub(crate) fn of(mut binding: RcuUnique<Binding>) -> Self {
-        let capacity = match &binding.layout {
-            KLayout::List(list) => list.storage().capacity(),
-            KLayout::Interleaved(blocks) => blocks.storage().capacity(),
-            KLayout::Indexed(_) => return Self::NONE,
-        };
-        let is_short = capacity <= SHORT
-            && binding.leaves.capacity() <= SHORT
-            && binding.extra.is_none()
-            && binding._charge.is_some();
-        if !is_short {
-            return Self::NONE;
-        }
-        binding.leaves.clear();
-        Self(Some(binding))
+impl Binding {
+    /// Makes a binding without a layout, to be described.
+    pub(crate) fn empty(charge: OwnerCharge) -> Result<RcuUnique<Self>> {
+        Self::new(EMPTY, KVVec::new(), Some(charge))
     }
 
-    /// Takes the charge of the memory out.
-    pub(crate) fn charge(&mut self) -> Option<OwnerCharge> {
-        self.0.as_mut()?._charge.take()
-    }
-
-    /// Takes the memory of the leaves out.
-    pub(crate) fn leaves(&mut self) -> KVVec<Leaf> {
-        match &mut self.0 {
-            Some(unused) => mem::take(&mut unused.leaves),
-            None => KVVec::new(),
-        }
+    /// Charges more bytes, if the charge covers less than `bytes`.
+    pub(crate) fn cover(&mut self, bytes: i64) -> Result {
+        self.charge.as_mut().ok_or(ENOMEM)?.cover(bytes)
     }
 
     /// Takes the layout out, which may have memory.
-    fn layout(&mut self) -> KLayout {
-        match &mut self.0 {
-            Some(unused) => mem::replace(&mut unused.layout, EMPTY),
-            None => EMPTY,
-        }
+    fn take_layout(&mut self) -> KLayout {
+        mem::replace(&mut self.layout, EMPTY)
     }
 
     /// Returns memory for `count` entries.
     pub(crate) fn entries(&mut self, count: usize) -> Result<KVVec<Entry>> {
-        let mut entries = match self.layout() {
+        let mut entries = match self.take_layout() {
             KLayout::List(list) => list.into_storage(),
             _ => KVVec::new(),
         };
@@ -82,7 +73,7 @@ impl Room {
 
     /// Returns memory for `count` blocks, and that of a shape.
     pub(crate) fn blocks(&mut self, count: usize) -> Result<(KVVec<Block>, KBox<Shape>)> {
-        let (mut blocks, shape) = match self.layout() {
+        let (mut blocks, shape) = match self.take_layout() {
             KLayout::Interleaved(layout) => layout.into_parts(),
             _ => (KVVec::new(), KBox::new(Shape::UNUSED, GFP_MAYFAIL)?),
         };
@@ -91,16 +82,5 @@ impl Room {
             blocks = KVVec::with_capacity(count, GFP_MAYFAIL)?;
         }
         Ok((blocks, shape))
-    }
-
-    /// Moves `binding` into this memory, or into new memory.
-    pub(crate) fn fill(self, binding: Binding) -> Result<RcuUnique<Binding>> {
-        match self.0 {
-            Some(mut unused) => {
-                *unused = binding;
-                Ok(unused)
-            }
-            None => RcuUnique::new(binding, GFP_MAYFAIL),
-        }
     }
 }

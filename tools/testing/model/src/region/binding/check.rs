@@ -21,9 +21,11 @@ impl Binding {
         memory: &[&Arc<Memory>],
     ) -> Result<RcuUnique<Self>> {
         let number = region.state.next_number();
-        let mut room = region.take_room();
-        let mut leaves = room.leaves();
-        let mut entries = room.entries(memory.len())?;
+        let mut binding = match region.take_room() {
+            Some(kept) => kept,
+            None => Binding::empty(OwnerCharge::new())?,
+        };
+        let mut entries = binding.entries(memory.len())?;
         for (at, memory) in memory.iter().enumerate() {
             let of = PinnedFor {
                 holder: region.state.clone(),
@@ -38,7 +40,7 @@ impl Binding {
             };
             let ((), pin) = Pins::pin(pins, memory.index(), Some(of), find)?;
             entries.push(Entry::new(at as u32, 0, 1), GFP_KERNEL)?;
-            leaves.push(
+            binding.leaves.push(
                 Leaf {
                     lkey: 0,
                     start: 0,
@@ -54,28 +56,20 @@ impl Binding {
                 GFP_KERNEL,
             )?;
         }
-        let mut charge = room.charge().unwrap_or_else(OwnerCharge::new);
-        charge.write(number);
-        room.fill(Self {
-            extra: None,
-            layout: KLayout::List(List::new(entries)?),
-            leaves,
-            access: Right::LocalWrite | Right::RemoteRead,
-            pd: 8,
-            start: 0,
-            depth: 1,
-            portion: 0,
-            marks: 0,
-            number,
-            home: None,
-            _charge: Some(charge),
-        })
+        if let Some(charge) = &mut binding.charge {
+            charge.write(number);
+        }
+        binding.layout = KLayout::List(List::new(entries)?);
+        binding.access = Right::LocalWrite | Right::RemoteRead;
+        binding.pd = 8;
+        binding.number = number;
+        Ok(binding)
     }
 
     /// Reads all leaves, which must be some that the requester may read.
     pub(crate) fn copy(&self, _: u64, payload: &Payload<'_>) -> Result {
         let is_whole = || {
-            self._charge
+            self.charge
                 .as_ref()
                 .is_none_or(|charge| charge.read() == self.number)
         };
