@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: The key portion of a key: the low 8 bits of its lkey and rkey. A bind can set it, and an
- * unbind and an invalidation change it. An lkey or rkey from before then fails in every verb.
- * mkey_wire tests requests in progress or replayed.
+ * unbind and an invalidation change it. An lkey or rkey from before then fails in every verb, also
+ * in a request that has begun. mkey_wire tests requests that are replayed.
+ * sets: smp
  */
+#include <unistd.h>
+
+#include "loop.h"
 #include "mkey_harness.h"
 #include "request.h"
 
 #define LENGTH 8192
+#define HALF (LENGTH / 2)
 #define TAG_ACCESS (MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL)
 
 FIXTURE(portion)
@@ -17,11 +22,13 @@ FIXTURE(portion)
 	struct ibv_mr *leaf;
 	struct mkt_request text;
 	struct ibmkey_range range;	/* of the leaf */
+	uint32_t first;		/* the rkey of the first half */
 };
 
 FIXTURE_SETUP(portion)
 {
-	MKT_SETUP(&self->s, .host = 64 * 1024, .max_entries = 4);
+	/* a READ of half of the memory has 16 packets */
+	MKT_SETUP(&self->s, .host = 64 * 1024, .max_entries = 4, .mtu = IBV_MTU_256);
 	self->key = self->s.key[1];
 	self->range.addr = (uintptr_t)self->s.arena[1].mem[0].host;
 	self->range.length = LENGTH;
@@ -270,6 +277,65 @@ TEST_F(portion, a_request_with_a_stale_rkey)
 	ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
 	EXPECT_EQ(0, portion_bind(self, 0));
 	EXPECT_EQ(old, self->key->rkey);
+}
+
+/* binds the key to half of the memory, and to the other half with another key portion */
+static int portion_turn(void *arg, unsigned int round)
+{
+	FIXTURE_DATA(portion) *self = arg;
+	struct ibmkey_range range = self->range;
+	unsigned int half = round % 2;
+
+	range.addr += half * HALF;
+	range.length = HALF;
+	usleep(1000);
+	return mkt_bind_as(self->key, TAG_ACCESS, self->first ^ half, range);
+}
+
+static bool portion_all(const uint8_t *bytes, uint8_t value)
+{
+	return bytes[0] == value && !memcmp(bytes, bytes + 1, HALF - 1);
+}
+
+/*
+ * rxe compares the key portion when a request arrives, and copies the bytes of each packet later. A
+ * request with the key portion of one half gets, and changes, no byte of the other one.
+ */
+TEST_F(portion, changes_under_requests)
+{
+	static const enum mkt_op ops[] = { MKT_READ, MKT_WRITE };
+	uint8_t *here = (uint8_t *)(uintptr_t)self->s.plain[0].addr;
+	uint8_t *there = (uint8_t *)(uintptr_t)self->range.addr;
+	unsigned int o, i, rounds = mkt_rounds(1000, 150);
+
+	self->first = self->key->rkey;
+
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_wr wr = portion_wr(self, ops[o], self->first);
+		unsigned int done[2] = {};
+		struct mkt_loop loop = {};
+
+		wr.sge[0].length = HALF;
+		memset(there, 0xaa, HALF);
+		memset(there + HALF, 0x55, HALF);
+		ASSERT_EQ(0, mkt_loop_start(&loop, portion_turn, self));
+		for (i = 0; (i < rounds || !done[0] || !done[1]) && !atomic_load(&loop.err); i++) {
+			int status;
+
+			memset(here, 0x33, HALF);
+			status = mkt_status(&self->s.pair, 0, &wr);
+			done[!status]++;
+			if (!status && ops[o] == MKT_READ)
+				ASSERT_TRUE(portion_all(here, 0xaa));
+			if (status) {
+				ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, status);
+				ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+			}
+		}
+		EXPECT_EQ(0, mkt_loop_end(&loop));
+		EXPECT_TRUE(portion_all(there + HALF, 0x55));
+		ASSERT_EQ(0, portion_bind(self, self->first));
+	}
 }
 
 TEST_HARNESS_MAIN
