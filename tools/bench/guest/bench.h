@@ -138,7 +138,6 @@ void measure_layouts(struct bench *bench);
 void measure_growth(struct bench *bench);
 void measure_bind(struct bench *bench);
 void measure_request(struct bench *bench);
-void measure_message(struct bench *bench);
 void measure_kv(struct bench *bench);
 void measure_dm(struct bench *bench);
 void measure_ordinary(struct bench *bench);

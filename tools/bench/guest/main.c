@@ -30,7 +30,6 @@ static const struct group {
 	{ "growth", measure_growth, false },
 	{ "bind", measure_bind, false },
 	{ "request", measure_request, false },
-	{ "message", measure_message, false },
 	{ "dm", measure_dm, false },
 	{ "kv", measure_kv, false },
 	{ "ordinary", measure_ordinary, true },
@@ -40,8 +39,8 @@ static const struct group {
 static const char usage[] =
 	"usage: mkey_bench [-a DEVICE] [-b DEVICE] [-r N] [-s N] [-w WAY] [-f FILE -o FILE]\n"
 	"                  [-i] [-q] [GROUP...]\n"
-	"Measures the groups named, or all: strided layouts growth bind request message dm\n"
-	"kv ordinary, nfs with -f and -o.\n"
+	"Measures the groups named, or all: strided layouts growth bind request dm kv\n"
+	"ordinary, nfs with -f and -o.\n"
 	"  -a, -b  the devices (rxe0, rxe1), which can be the same\n"
 	"  -r N    repetitions of each measurement (15)\n"
 	"  -s N    divide sizes by 2 to this power (0)\n"

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Measures binds by work requests: many keys with one doorbell against as many
- * calls; and messages of 64 KiB, each with a bind, a WRITE and an invalidation,
- * against registering the memory for each message and against packing.
+ * calls.
  */
 #include <err.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <infiniband/mkey.h>
 
@@ -14,15 +12,12 @@
 
 #define BLOCK 64
 #define MAX_KEYS 64
-#define MAX_MESSAGES 16
-#define MESSAGE (64 * KIB)
 
 struct request {
 	struct bench *bench;
 	struct rc_conn conn[2];
 	struct ibv_qp_ex *qp;		/* of the local side */
 	struct column from;		/* the blocks of the local side */
-	struct column to;		/* the remote side, of which the packed bytes are used */
 	struct ibv_mr *key[MAX_KEYS];
 	unsigned int keys;
 	struct ibmkey_range *ranges;
@@ -33,13 +28,11 @@ struct request {
 	void *text;			/* its description */
 	size_t length;
 	struct ibv_mr *text_mr;
-	unsigned int messages;
-	bool alone;			/* without the WRITEs */
 };
 
 /*
- * Replaces the queue pair by one of @depth requests that takes binds, WRITEs and invalidations
- * between ibv_wr_start() and ibv_wr_complete().
+ * Replaces the queue pair by one of @depth requests that takes binds between ibv_wr_start() and
+ * ibv_wr_complete().
  */
 static void extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth)
 {
@@ -56,8 +49,7 @@ static void extend(struct rc_conn *conn, struct rc_dev *dev, unsigned int depth)
 		.recv_cq = conn->cq,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.pd = dev->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_BIND_MW |
-				  IBV_QP_EX_WITH_LOCAL_INV,
+		.send_ops_flags = IBV_QP_EX_WITH_BIND_MW,
 	};
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
@@ -134,7 +126,6 @@ static void request_open(struct request *request, struct bench *bench, size_t co
 	*request = (struct request) { .bench = bench, .keys = keys };
 	connect_both(request);
 	column_open(&bench->dev[NEAR], &request->from, BLOCK, count);
-	column_open(&bench->dev[FAR], &request->to, BLOCK, count);
 	fill_random(request->from.strided, request->from.span, count);
 	describe(request, entries);
 	for (unsigned int i = 0; i < keys; i++) {
@@ -152,7 +143,6 @@ static void request_close(struct request *request)
 	for (int i = 0; i < 2; i++)
 		rc_destroy(&request->conn[i]);
 	column_close(&request->from);
-	column_close(&request->to);
 	free(request->ranges);
 	free(request->text);
 }
@@ -255,131 +245,4 @@ void measure_request(struct bench *bench)
 	measure_binds(bench, "list", 4);
 	for (size_t entries = 16; entries <= 65536; entries *= 16)
 		measure_binds(bench, "list", scaled(bench, entries, 1));
-}
-
-static void pack(struct column *from)
-{
-	for (size_t b = 0; b < from->count; b++)
-		memcpy(from->packed + b * BLOCK, from->strided + 2 * b * BLOCK, BLOCK);
-}
-
-static void message_reset(void *context)
-{
-	struct request *request = context;
-
-	pack(&request->from);
-	column_clear(&request->to);
-}
-
-static void message_check(void *context)
-{
-	struct request *request = context;
-
-	for (size_t i = 0; i < request->from.count && !request->alone; i++)
-		if (memcmp(request->to.packed + i * BLOCK,
-			   request->from.strided + 2 * i * BLOCK, BLOCK))
-			errx(1, "block %zu of a message is not the expected one", i);
-}
-
-/* Adds a WRITE of a whole message from the start of @mr. */
-static void add_write(struct request *request, const struct ibv_mr *mr, uint64_t addr,
-		      unsigned int flags)
-{
-	request->qp->wr_flags = flags;
-	ibv_wr_rdma_write(request->qp, request->to.packed_mr->rkey,
-			  (uintptr_t)request->to.packed);
-	ibv_wr_set_sge(request->qp, mr->lkey, addr, request->from.bytes);
-}
-
-static void write_and_wait(struct request *request, const struct ibv_mr *mr, uint64_t addr)
-{
-	if (request->alone)
-		return;
-	ibv_wr_start(request->qp);
-	add_write(request, mr, addr, IBV_SEND_SIGNALED);
-	must(ibv_wr_complete(request->qp), "ibv_wr_complete");
-	rc_wait(&request->conn[NEAR]);
-}
-
-/* Registers the memory of each message, as a program without a cache does. */
-static void messages_register(void *context)
-{
-	struct request *request = context;
-	struct column *from = &request->from;
-
-	for (unsigned int i = 0; i < request->messages; i++) {
-		struct ibv_mr *mr = rc_reg(&request->bench->dev[NEAR], from->packed,
-					   from->bytes, IBV_ACCESS_LOCAL_WRITE);
-
-		write_and_wait(request, mr, (uintptr_t)from->packed);
-		must(ibv_dereg_mr(mr), "ibv_dereg_mr");
-	}
-}
-
-static void messages_packed(void *context)
-{
-	struct request *request = context;
-	struct column *from = &request->from;
-
-	for (unsigned int i = 0; i < request->messages; i++) {
-		pack(from);
-		write_and_wait(request, from->packed_mr, (uintptr_t)from->packed);
-	}
-}
-
-static void messages_call(void *context)
-{
-	struct request *request = context;
-
-	for (unsigned int i = 0; i < request->messages; i++) {
-		bind_by_call(request, request->key[0]);
-		write_and_wait(request, request->key[0], 0);
-		must(ibmkey_unbind(request->key[0]), "ibmkey_unbind");
-	}
-}
-
-/* All messages with one doorbell. */
-static void messages_request(void *context)
-{
-	struct request *request = context;
-	struct ibv_mr *key = request->key[0];
-
-	ibv_wr_start(request->qp);
-	for (unsigned int i = 0; i < request->messages; i++) {
-		add_bind(request, key, 0);
-		if (!request->alone)
-			add_write(request, key, 0, 0);
-		request->qp->wr_flags = i + 1 == request->messages ? IBV_SEND_SIGNALED : 0;
-		must(ibmkey_wr_unbind(request->qp, key), "ibmkey_wr_unbind");
-	}
-	must(ibv_wr_complete(request->qp), "ibv_wr_complete");
-	rc_wait(&request->conn[NEAR]);
-}
-
-void measure_message(struct bench *bench)
-{
-	const size_t count = scaled(bench, MESSAGE / BLOCK, 1);
-	struct request request;
-
-	request_open(&request, bench, count, 0, 1);
-	request.messages = scaled(bench, MAX_MESSAGES, 1);
-	for (int alone = 0; alone < 2; alone++) {
-		const struct series series = {
-			.group = "message",
-			.name = alone ? "alone" : "with the WRITE",
-			.size = count * BLOCK,
-			.amount = request.messages,
-			.unit = "operations",
-		};
-		const struct way ways[] = {
-			{ "register", message_reset, messages_register, message_check, &request },
-			{ "request", message_reset, messages_request, message_check, &request },
-			{ "call", message_reset, messages_call, message_check, &request },
-			{ "packed", message_reset, messages_packed, message_check, &request },
-		};
-
-		request.alone = alone;
-		measure(bench, &series, ways, ARRAY_SIZE(ways));
-	}
-	request_close(&request);
 }
