@@ -140,7 +140,7 @@ if ! ip netns exec ns0 rdma link show rxe0/1 >/dev/null 2>&1 ||
 	exit "$KSFT_SKIP"
 fi
 operations=100000 messages=5000 payloads=200
-scripts="column halo header_payload kv_gather kv_cache dm_lock"
+scripts="column halo header_payload kv_cache dm_lock"
 if [ -n "${MKEY_TEST_QUICK-}" ]; then
 	operations=2000 messages=200 payloads=20
 	# Under emulation NumPy takes ten seconds to start, so run one program only. The tests of
@@ -159,8 +159,8 @@ for sample; do
 	works "python/$sample on rxe0" ip netns exec ns0 python3 "$here/python/$sample.py" rxe0
 done
 works "the samples in Python, cell by cell" ip netns exec ns0 python3 "$here/../python/tests/cells.py" rxe0 \
-	"$here/python/column.py" "$here/python/halo.py" "$here/python/header_payload.py" "$here/python/kv_gather.py" \
-	"$here/python/kv_cache.py" "$here/python/dm_lock.py"
+	"$here/python/column.py" "$here/python/halo.py" "$here/python/header_payload.py" "$here/python/kv_cache.py" \
+	"$here/python/dm_lock.py"
 works "keys in Rust on rxe0" ip netns exec ns0 "$here/keys_rust" rxe0
 works "a KV cache in Rust on rxe0" ip netns exec ns0 "$here/kv_rust" rxe0
 works "keys in Rust with objects of another crate on rxe0" ip netns exec ns0 "$here/foreign_rust" rxe0
