@@ -149,9 +149,9 @@ if [ -n "${MKEY_TEST_QUICK-}" ]; then
 fi
 # shellcheck disable=SC2086 # words
 set -- $scripts
-ktap_set_plan $((29 + $#))
+ktap_set_plan $((28 + $#))
 
-for sample in column header_payload pages kv_gather kv_cache kv_mlx5dv halo dm_counter rebind; do
+for sample in column header_payload pages kv_cache kv_mlx5dv halo dm_counter rebind; do
 	works "$sample on rxe0" ip netns exec ns0 "$here/$sample" rxe0
 done
 export PYTHONPATH="$here/../python/lib" PYTHONDONTWRITEBYTECODE=1
@@ -168,7 +168,7 @@ works "keys in Rust with objects of another crate on rxe0" ip netns exec ns0 "$h
 export OMPI_MCA_btl=self OMPI_MCA_pml=ob1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 works "send_type on rxe0" ip netns exec ns0 "$here/send_type" rxe0
 works "column on the first device" ip netns exec ns1 "$here/column"
-for sample in ibmkey_bind_list:pages ibmkey_bind_indexed:kv_gather ibmkey_mpi_bind:send_type; do
+for sample in ibmkey_bind_list:pages kv_view:kv_cache ibmkey_mpi_bind:send_type; do
 	works "$sample says which lkey is wrong" refused_bind "${sample%:*}" "${sample#*:}"
 done
 refuses "a device that is not there" "does not list rxe9; mkeyctl doctor" \
