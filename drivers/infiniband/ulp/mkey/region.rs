@@ -291,12 +291,12 @@ impl Region {
             new.home = Some(home);
             new.share()
         });
-        self.state.set_bound(number);
-        let old = self.binding.swap(new);
-        if old.is_some() {
+        // A pin of the old binding is never one that has yet to be bound.
+        if !self.binding.is_empty() {
             self.state.retired.add();
         }
-        old
+        self.state.set_bound(number);
+        self.binding.swap(new)
     }
 
     /// Takes the binding out, and waits until no access through it is left. No access begins any

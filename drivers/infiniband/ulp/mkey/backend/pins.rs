@@ -59,8 +59,9 @@ pub(crate) trait Holder: Send + Sync {
     /// pins.
     fn is_bound_to(&self, number: u64) -> bool;
 
-    /// Returns `true` if the key was bound neither to the binding with `number` nor to a later one.
-    /// The caller holds the lock of the pins.
+    /// Returns `true` if the key was bound neither to the binding with `number` nor to a later one, or
+    /// if it has no retired binding. The caller holds the lock of the pins, and the binding is not
+    /// that of the key.
     fn has_yet_to_have(&self, number: u64) -> bool;
 }
 
