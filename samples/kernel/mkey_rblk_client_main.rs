@@ -35,7 +35,7 @@ mod kernel_ext;
 #[allow(dead_code, reason = "the other side uses the rest")]
 #[path = "mkey_rblk_protocol.rs"]
 mod protocol;
-use protocol::{value, Command, Hello, Reply, Who, DEPTH, MAX_BYTES, PORT, SECTOR};
+use protocol::{value, Command, Hello, Name, Reply, DEPTH, MAX_BYTES, PORT, SECTOR};
 
 module! {
     type: MkeyRblkClient,
@@ -107,7 +107,7 @@ struct Client {
     net: Net,
     server: SocketAddrV4,
     wake: Arc<Wake>,
-    who: Who,
+    name: Name,
 }
 
 impl State {
@@ -288,7 +288,7 @@ impl Client {
             wr.add(&message, 0, Command::LEN)?;
             commands.push(wr, GFP_KERNEL)?;
         }
-        Ok((link.connect(&self.who.bytes())?, commands))
+        Ok((link.connect(&self.name.bytes())?, commands))
     }
 
     /// Adds the disk when the first connection is made.
@@ -432,7 +432,7 @@ impl kernel::Module for MkeyRblkClient {
                 net,
                 server: SocketAddrV4::new(Ipv4Addr::from(server), PORT),
                 wake,
-                who: Who { client: random() },
+                name: Name { client: random() },
             }),
             GFP_KERNEL,
         )?;

@@ -2,7 +2,7 @@
 
 //! The messages of the block device over RDMA. All numbers are big-endian.
 //!
-//! The client connects and tells who it is. The server tells its capacity when it accepts. The
+//! The client connects and gives its name. The server tells its capacity when it accepts. The
 //! client sends commands, each with the rkey of the memory that the data are in or go to. The server
 //! reads or writes that memory, then replies. A command stays with the client until it invalidated
 //! the rkey.
@@ -121,16 +121,16 @@ impl Reply {
     }
 }
 
-/// The private data with which a client connects. The number is no proof: who knows it can end the
-/// connection of the client, as anyone can who sees its packets. It gives no access.
+/// The private data with which a client connects. The name is no proof: a peer that knows it can end
+/// the connection of the client. It gives no access.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct Name {
     /// A random number other than 0, the same for all connections of a client until its module is
     /// unloaded.
     pub(crate) client: u64,
 }
 
-impl Who {
+impl Name {
     /// Returns the message.
     pub(crate) fn bytes(&self) -> [u8; 8] {
         self.client.to_be_bytes()

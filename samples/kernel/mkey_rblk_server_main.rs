@@ -40,7 +40,7 @@ mod kernel_ext;
 #[allow(dead_code, reason = "the other side uses the rest")]
 #[path = "mkey_rblk_protocol.rs"]
 mod protocol;
-use protocol::{value, Command, Hello, Reply, Who, DEPTH, MAX_BYTES, PORT, SECTOR};
+use protocol::{value, Command, Hello, Name, Reply, DEPTH, MAX_BYTES, PORT, SECTOR};
 
 module! {
     type: MkeyRblkServer,
@@ -115,7 +115,7 @@ impl Pool {
 /// A connection.
 #[pin_data]
 struct Session {
-    who: Who,
+    name: Name,
     store: Arc<BlockDevice>,
     #[pin]
     pool: SpinLock<Pool>,
@@ -324,7 +324,7 @@ impl Server {
     fn accept(
         &self,
         endpoint: Endpoint<Passive>,
-        who: Who,
+        name: Name,
         store: &Arc<BlockDevice>,
     ) -> Result<Link<Arc<Session>, Connected>> {
         let device = endpoint.device();
@@ -342,7 +342,7 @@ impl Server {
         let probe = Some(Wr::new(Probe, None)?);
         let session = Arc::pin_init(
             pin_init!(Session {
-                who,
+                name,
                 store: store.clone(),
                 pool <- new_spinlock!(pool),
                 _buffers: buffers,
@@ -390,18 +390,18 @@ impl Server {
                 links.clear();
                 store = None;
             }
-            let who = endpoint.as_ref().and_then(|endpoint| {
+            let name = endpoint.as_ref().and_then(|endpoint| {
                 let mut bytes = [0; 8];
                 let len = endpoint.private_data(&mut bytes);
-                Who::get(&bytes, len).ok()
+                Name::get(&bytes, len).ok()
             });
             // A client that connects again has lost its connection, whose data must not come later.
             links.retain(|link: &mut Link<Arc<Session>, _>| {
-                !link.is_lost() && Some(link.session().who) != who
+                !link.is_lost() && Some(link.session().name) != name
             });
             links.iter().for_each(probe);
-            let (Some(endpoint), Some(who)) = (endpoint, who) else {
-                // This rejects who does not tell.
+            let (Some(endpoint), Some(name)) = (endpoint, name) else {
+                // This rejects a client without a name.
                 continue;
             };
             if store.is_none() {
@@ -412,7 +412,7 @@ impl Server {
                 drop(endpoint);
                 continue;
             };
-            let link = self.accept(endpoint, who, store);
+            let link = self.accept(endpoint, name, store);
             let kept = link.and_then(|link| Ok(links.push(link, GFP_KERNEL)?));
             if let Err(error) = kept {
                 pr_err!("a connection is refused: error {}\n", error.to_errno());

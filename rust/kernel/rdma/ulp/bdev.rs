@@ -34,7 +34,7 @@ pub(crate) trait Transfer: Request {
 
 /// Bytes of a sector.
 const SECTOR: usize = 512;
-/// A write that has ended is on the medium: whoever gets a reply has no way to flush a cache.
+/// A write that has ended is on the medium: the receiver of a reply has no way to flush a cache.
 const DURABLE: u32 =
     1 << bindings::req_flag_bits___REQ_FUA | 1 << bindings::req_flag_bits___REQ_SYNC;
 

@@ -34,8 +34,8 @@ pub(super) fn not_connected() -> Error {
     Error::from_errno(-(bindings::ENOTCONN as i32))
 }
 
-/// Returns a random number other than 0, by which one side of a connection can tell the other who it
-/// is. It is no proof: it is sent in clear.
+/// Returns a random number other than 0, as a name that one side of a connection gives the other. It
+/// is no proof, because it is sent in clear.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: There are so many bytes.

@@ -47,7 +47,7 @@ check "the client connects to a good server" eval "serve && connect"
 for case in "${asks[@]}"; do check "a bad client: $case" asked "$case"; done
 check "the good client works" vectors 4
 check "the server is unloaded, and leaves no MR" server_ends
-# A reader always has one request for the bad servers. It may fail, and the reader goes on.
+# A reader always has one request for the bad servers. It may fail, and the reader continues.
 dd if=$disk of=/dev/null bs=64k iflag=direct conv=noerror 2>/dev/null &
 reader=$!
 check "a bad server: another capacity" served other $((sectors / 2))

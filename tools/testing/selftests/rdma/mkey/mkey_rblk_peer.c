@@ -481,7 +481,7 @@ static const struct {
 	{ "serve.stale", serve_stale },
 };
 
-/* A client without @private data does not say who it is, and is rejected. */
+/* A client without @private data has no name, and is rejected. */
 static void connect_to(struct sockaddr *to, struct rdma_conn_param *param, bool private)
 {
 	uint8_t garbage[56];
