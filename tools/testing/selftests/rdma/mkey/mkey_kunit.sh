@@ -9,7 +9,7 @@
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
 
-SUITES=(ib_mkey_pins ib_mkey_rebind ib_mkey_binding ib_mkey_window ib_mkey_dm_class ib_mkey_account
+SUITES=(ib_mkey_pins ib_mkey_rebind ib_mkey_state ib_mkey_binding ib_mkey_window ib_mkey_dm_class ib_mkey_account
 	ib_mkey_owner ib_mkey_worker rust_rcu_arc)
 kunit=/sys/kernel/debug/kunit
 
