@@ -59,10 +59,9 @@ pub(crate) trait Holder: Send + Sync {
     /// pins.
     fn is_bound_to(&self, number: u64) -> bool;
 
-    /// Returns `true` if the key was bound neither to the binding with `number` nor to a later one, or
-    /// if it has no retired binding. The caller holds the lock of the pins, and the binding is not
-    /// that of the key.
-    fn has_yet_to_have(&self, number: u64) -> bool;
+    /// Returns `true` if the key may get the binding with `number`, which it does not have: its
+    /// description is in progress. The caller holds the lock of the pins.
+    fn may_get(&self, number: u64) -> bool;
 }
 
 /// The binding for which an MR is pinned.
@@ -295,9 +294,9 @@ impl<H: Holder> Pins<H> {
         Some(FoundPin {
             number,
             of: of.clone(),
-            is_live: of.as_ref().is_none_or(|of| {
-                of.holder.is_bound_to(of.number) || of.holder.has_yet_to_have(of.number)
-            }),
+            is_live: of
+                .as_ref()
+                .is_none_or(|of| of.holder.is_bound_to(of.number) || of.holder.may_get(of.number)),
         })
     }
 

@@ -18,7 +18,7 @@ mod tests {
             self.0.load(ordering::Relaxed) == number
         }
 
-        fn has_yet_to_have(&self, _: u64) -> bool {
+        fn may_get(&self, _: u64) -> bool {
             false
         }
     }

@@ -68,9 +68,10 @@ impl pins::Holder for RegionState {
         self.bound.load(ordering::Relaxed) == number
     }
 
-    fn has_yet_to_have(&self, number: u64) -> bool {
-        // A later description may have been bound first. A pin that a retired binding does not have
-        // is one of a binding that is described. Waiting for that may be waiting for oneself.
+    fn may_get(&self, number: u64) -> bool {
+        // A key that had a later binding may still get this one, if two threads bind the key. It may
+        // if none of its bindings is retired, because a retired binding is counted until its pins
+        // are gone.
         number > self.newest.load(ordering::Relaxed) || self.retired.is_none()
     }
 }

@@ -14,10 +14,10 @@ mod tests {
     fn a_description_that_is_overtaken_is_live() -> Result {
         let state = RegionState::new(1)?;
         let (first, second) = (state.next_number(), state.next_number());
-        assert!(state.has_yet_to_have(first) && state.has_yet_to_have(second));
+        assert!(state.may_get(first) && state.may_get(second));
         state.set_bound(second);
         assert!(state.is_bound_to(second));
-        assert!(!state.is_bound_to(first) && state.has_yet_to_have(first));
+        assert!(!state.is_bound_to(first) && state.may_get(first));
         state.set_bound(first);
         assert!(state.is_bound_to(first));
         Ok(())
@@ -30,8 +30,8 @@ mod tests {
         state.set_bound(number);
         state.retired.add();
         state.set_bound(0);
-        assert!(!state.is_bound_to(number) && !state.has_yet_to_have(number));
-        assert!(state.has_yet_to_have(state.next_number()));
+        assert!(!state.is_bound_to(number) && !state.may_get(number));
+        assert!(state.may_get(state.next_number()));
         state.retired.end();
         Ok(())
     }
