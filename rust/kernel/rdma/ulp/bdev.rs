@@ -68,8 +68,8 @@ unsafe extern "C" fn mark_dead(bdev: *mut bindings::block_device, _surprise: boo
 }
 
 /// A block device, which no other holder has open. Dropping it closes the device. The removal of the
-/// device waits for that, and so for all bios: a driver that stops its queues before it reports the
-/// removal would wait for ever. Those of NVMe do not.
+/// device waits for that, and so for all bios. A driver that stops its queues before it reports the
+/// removal would wait for ever. NVMe's driver does not.
 ///
 /// # Invariants
 ///
@@ -118,18 +118,14 @@ impl BlockDevice {
         };
         // The removal of a disk may have been reported before this was its holder.
         // SAFETY: The device is open.
-        let (dead, block) = unsafe {
-            let raw = this.as_raw();
-            (
-                bindings::bdev_is_dead(raw),
-                bindings::bdev_logical_block_size(raw),
-            )
-        };
-        match block {
-            _ if dead => Err(ENODEV),
-            ..=512 => Ok(Arc::new(this, GFP_KERNEL)?),
-            _ => Err(EINVAL),
+        if unsafe { bindings::bdev_is_dead(this.as_raw()) } {
+            return Err(ENODEV);
         }
+        // SAFETY: The device is open.
+        if unsafe { bindings::bdev_logical_block_size(this.as_raw()) } > SECTOR as u32 {
+            return Err(EINVAL);
+        }
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     fn as_raw(&self) -> *mut bindings::block_device {
@@ -263,7 +259,7 @@ impl Drop for BlockDevice {
         self.holder.unused.complete_all();
         if self.is_gone() {
             // `mark_dead()` has returned after this, so the module may be unloaded.
-            // SAFETY: This may sleep.
+            // SAFETY: The owner of a block device may sleep when it drops it.
             unsafe { bindings::rcu_tasks_wait() };
         }
     }

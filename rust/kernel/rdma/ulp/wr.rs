@@ -367,8 +367,8 @@ impl<W: Request> Wr<W> {
     ) -> (c_int, bool) {
         let cqe = this.cast::<bindings::ib_cqe>();
         // SAFETY: By the safety requirement. The device does not use the fields.
-        let (op, fence, inline, own) =
-            unsafe { ((*this).op, (*this).fence, (*this).inline, (*this).own.mr()) };
+        let fields = unsafe { ((*this).op, (*this).fence, (*this).inline, (*this).own.mr()) };
+        let (op, fence, inline, own) = fields;
         let (mr, key) = own.map_or((ptr::null_mut(), 0), |(mr, _)| (mr.as_raw(), mr.rkey()));
         if let Op::Recv = op {
             let mut recv: bindings::ib_recv_wr = pin_init::zeroed();
@@ -666,12 +666,11 @@ impl<C> Queue<C> {
             Err(error) => return Err(Refused { wr, error }),
         };
         wr.begin(op);
-        let owned = KBox::into_raw(wr);
+        let (owned, raw) = (KBox::into_raw(wr), self.raw.as_ptr());
         let first = (&raw const self.first).cast_mut();
         // SAFETY: The queue pair is valid, because it had not failed in this grace period. The box
         // that was leaked has all memory that the request names. `done()` makes the box again.
-        let (ret, partly) =
-            unsafe { Wr::submit(owned, self.raw.as_ptr(), first, &mut sges, count) };
+        let (ret, partly) = unsafe { Wr::submit(owned, raw, first, &mut sges, count) };
         let Err(error) = to_result(ret) else {
             return Ok(());
         };
