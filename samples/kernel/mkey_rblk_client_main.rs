@@ -35,7 +35,7 @@ mod kernel_ext;
 #[allow(dead_code, reason = "the other side uses the rest")]
 #[path = "mkey_rblk_protocol.rs"]
 mod protocol;
-use protocol::{value, Command, Hello, Name, Reply, DEPTH, MAX_BYTES, PORT, SECTOR};
+use protocol::{number, private, value, Command, Reply, DEPTH, MAX_BYTES, PORT, PRIVATE, SECTOR};
 
 module! {
     type: MkeyRblkClient,
@@ -107,7 +107,8 @@ struct Client {
     net: Net,
     server: SocketAddrV4,
     wake: Arc<Wake>,
-    name: Name,
+    /// A random number by which the server knows the client.
+    name: u64,
 }
 
 impl State {
@@ -288,14 +289,14 @@ impl Client {
             wr.add(&message, 0, Command::LEN)?;
             commands.push(wr, GFP_KERNEL)?;
         }
-        Ok((link.connect(&self.name.bytes())?, commands))
+        Ok((link.connect(&private(self.name))?, commands))
     }
 
     /// Adds the disk when the first connection is made.
     fn add_disk(self: &Arc<Self>, link: &Link<Arc<Self>, Connected>) -> Result {
-        let mut bytes = [0; 8];
+        let mut bytes = [0; PRIVATE];
         let len = link.private_data(&mut bytes);
-        let sectors = Hello::get(&bytes, len)?.sectors;
+        let sectors = number(&bytes, len)?;
         let mut disk = self.disk.lock();
         let mut state = self.state.lock();
         if disk.is_some() && state.sectors != sectors {
@@ -432,7 +433,7 @@ impl kernel::Module for MkeyRblkClient {
                 net,
                 server: SocketAddrV4::new(Ipv4Addr::from(server), PORT),
                 wake,
-                name: Name { client: random() },
+                name: random(),
             }),
             GFP_KERNEL,
         )?;

@@ -121,56 +121,26 @@ impl Reply {
     }
 }
 
-/// The private data with which a client connects. The name is no proof: a peer that knows it can end
-/// the connection of the client. It gives no access.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Name {
-    /// A random number other than 0, the same for all connections of a client until its module is
-    /// unloaded.
-    pub(crate) client: u64,
+/// Returns the private data with which a side connects or accepts: one number. A client gives its
+/// name, which is random, other than 0, and the same until its module is unloaded. The name is no
+/// proof: a peer that knows it can end the connection of the client. It gives no access. The server
+/// gives its capacity in sectors.
+pub(crate) fn private(number: u64) -> [u8; PRIVATE] {
+    number.to_be_bytes()
 }
 
-impl Name {
-    /// Returns the message.
-    pub(crate) fn bytes(&self) -> [u8; 8] {
-        self.client.to_be_bytes()
-    }
+/// Bytes of the private data.
+pub(crate) const PRIVATE: usize = 8;
 
-    /// Reads a message of `len` bytes, of which `bytes` are the first.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there are too few, or for 0: `rdma_cm` appends zeros.
-    pub(crate) fn get(bytes: &[u8], len: usize) -> Result<Self> {
-        let bytes = bytes.get(..len).unwrap_or(bytes);
-        match u64::from_be_bytes(part(bytes, 0)?) {
-            0 => Err(EINVAL),
-            client => Ok(Self { client }),
-        }
-    }
-}
-
-/// The private data with which the server accepts.
-pub(crate) struct Hello {
-    /// The capacity in sectors.
-    pub(crate) sectors: u64,
-}
-
-impl Hello {
-    /// Returns the message.
-    pub(crate) fn bytes(&self) -> [u8; 8] {
-        self.sectors.to_be_bytes()
-    }
-
-    /// Reads a message of `len` bytes, of which `bytes` are the first.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if there are too few.
-    pub(crate) fn get(bytes: &[u8], len: usize) -> Result<Self> {
-        let bytes = bytes.get(..len).unwrap_or(bytes);
-        Ok(Self {
-            sectors: u64::from_be_bytes(part(bytes, 0)?),
-        })
+/// Returns the number in private data of `len` bytes, of which `bytes` are the first.
+///
+/// # Errors
+///
+/// `EINVAL` if there are too few, or for 0: `rdma_cm` appends zeros.
+pub(crate) fn number(bytes: &[u8; PRIVATE], len: usize) -> Result<u64> {
+    match u64::from_be_bytes(*bytes) {
+        0 => Err(EINVAL),
+        _ if len < PRIVATE => Err(EINVAL),
+        number => Ok(number),
     }
 }

@@ -40,7 +40,7 @@ mod kernel_ext;
 #[allow(dead_code, reason = "the other side uses the rest")]
 #[path = "mkey_rblk_protocol.rs"]
 mod protocol;
-use protocol::{value, Command, Hello, Name, Reply, DEPTH, MAX_BYTES, PORT, SECTOR};
+use protocol::{number, private, value, Command, Reply, DEPTH, MAX_BYTES, PORT, PRIVATE, SECTOR};
 
 module! {
     type: MkeyRblkServer,
@@ -115,7 +115,8 @@ impl Pool {
 /// A connection.
 #[pin_data]
 struct Session {
-    name: Name,
+    /// The name of the client.
+    name: u64,
     store: Arc<BlockDevice>,
     #[pin]
     pool: SpinLock<Pool>,
@@ -324,7 +325,7 @@ impl Server {
     fn accept(
         &self,
         endpoint: Endpoint<Passive>,
-        name: Name,
+        name: u64,
         store: &Arc<BlockDevice>,
     ) -> Result<Link<Arc<Session>, Connected>> {
         let device = endpoint.device();
@@ -369,8 +370,7 @@ impl Server {
             wr.add(&message, 0, Command::LEN)?;
             link.receive(wr)?;
         }
-        let sectors = store.sectors();
-        link.accept(&Hello { sectors }.bytes())
+        link.accept(&private(store.sectors()))
     }
 
     /// Accepts connections, and drops those that are lost, until the module ends. If the block
@@ -391,9 +391,9 @@ impl Server {
                 store = None;
             }
             let name = endpoint.as_ref().and_then(|endpoint| {
-                let mut bytes = [0; 8];
+                let mut bytes = [0; PRIVATE];
                 let len = endpoint.private_data(&mut bytes);
-                Name::get(&bytes, len).ok()
+                number(&bytes, len).ok()
             });
             // A client that connects again has lost its connection, whose data must not come later.
             links.retain(|link: &mut Link<Arc<Session>, _>| {
@@ -431,7 +431,8 @@ struct MkeyRblkServer {
 impl kernel::Module for MkeyRblkServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let (wake, memory) = (Wake::new()?, value(module_parameters::memory.value()));
-        if memory == 0 || memory > 64 {
+        let probe_ms = value(module_parameters::probe_ms.value());
+        if memory == 0 || memory > 64 || probe_ms == 0 {
             return Err(EINVAL);
         }
         let moved = Moved {
@@ -449,7 +450,7 @@ impl kernel::Module for MkeyRblkServer {
             device,
             class: value(module_parameters::dm_class.value()).into(),
             buffers: memory as usize * MAX_SEGMENTS,
-            probe_ms: value(module_parameters::probe_ms.value()),
+            probe_ms,
             moved,
             listener: Listener::new(&Net::current()?, PORT, &wake)?,
             wake,
