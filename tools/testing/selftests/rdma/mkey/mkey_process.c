@@ -22,7 +22,7 @@ FIXTURE(process)
 {
 	struct mkt_dev dev[2];
 	struct mkt_arena arena[2];	/* the one on device 1 is ours too */
-	struct mkt_qp qp;		/* on device 0, for the other process */
+	struct mkt_qp qp;		/* of device 0; the other process connects to it */
 	struct mkt_peer self;
 	struct ibv_mr *key;		/* on device 1 */
 	struct mkt_child child;
@@ -152,7 +152,7 @@ FIXTURE(ends)
 {
 	struct mkt_dev dev[2];
 	struct mkt_arena arena;		/* on device 0 */
-	struct mkt_qp qp;		/* on device 0, for the other process */
+	struct mkt_qp qp;		/* of device 0; the other process connects to it */
 	int count[2];			/* MRs and QPs before there was a process */
 	struct mkt_pool pool;		/* device memory before there was one */
 	struct mkt_child child;

@@ -3,8 +3,9 @@
 #
 # subject: The block device over RDMA in Rust (samples/kernel) with a peer that breaks its protocol:
 # garbage as private data, messages of a wrong length, messages that nothing asked for, commands
-# and replies of nonsense, and rkeys that are invalid, or become so while they are used. The other side ends
-# the connection, no byte outside of what it lent is reached, and everything works afterwards.
+# and replies of nonsense, and rkeys that are invalid, or become so while they are used. The other
+# side ends the connection, no byte outside of what it lent is reached, and everything works
+# afterwards.
 # needs: brd
 
 # shellcheck disable=SC2119,SC2317 # functions are called by check, serve without parameters, too

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# subject: The kernel samples in Rust (samples/kernel) while one allocation after another fails: those of
-# loading a module, of the threads that make a connection on both sides, and of the handler of rdma_cm's events. What
-# fails leaves no MR, queue pair, id or device memory, and without a fault the next try succeeds.
+# subject: The kernel samples in Rust (samples/kernel) while one allocation after another fails: those
+# of loading a module, of the threads that make a connection on both sides, and of the handler of
+# rdma_cm's events. What fails leaves no MR, queue pair, id or device memory, and without a fault the
+# next try succeeds.
 # needs: faults brd
 
 # shellcheck disable=SC2119,SC2317 # functions are called by check, serve without parameters, too
@@ -62,7 +63,8 @@ loads() { # MODULE PARAMETER...
 }
 
 # Each allocation of a thread fails in turn while it makes a connection. After an error the client
-# waits for a second. If its next try comes before the next fault is set, all begins again, from there on.
+# waits for a second. If its next try comes before the next fault is set, all begins again, from there
+# on.
 connects() { # THREAD FIRST SECOND
 	local n=1 failed=0 left fault second known
 	known=$(state)
