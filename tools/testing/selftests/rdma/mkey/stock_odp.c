@@ -182,8 +182,8 @@ static int odp_access(FIXTURE_DATA(odp) *self, enum mkt_op op, long at, uint32_t
 }
 
 /*
- * A FLUSH to persistence faults in the pages of its range, and no others. All of an implicit MR
- * has addresses without memory.
+ * A FLUSH to persistence faults in the pages of its range, and no others: 2 MiB at a time. All of
+ * an implicit MR has addresses without memory.
  */
 TEST_F(odp, flush)
 {
@@ -192,6 +192,7 @@ TEST_F(odp, flush)
 		.flush_length = PAGE + 2,
 		.persistent = true,
 	};
+	struct mkt_odp_stats stats;
 
 	ASSERT_EQ(0, odp_untouched(self, variant, ON_DEMAND | IBV_ACCESS_FLUSH_GLOBAL |
 						  IBV_ACCESS_FLUSH_PERSISTENT));
@@ -200,6 +201,12 @@ TEST_F(odp, flush)
 	ASSERT_EQ(0, odp_mapped(self->memory));
 	EXPECT_EQ(IBV_WC_SUCCESS, mkt_status(&self->s.pair, 0, &wr));
 	EXPECT_EQ(0x0e, odp_mapped(self->memory));
+	if (!variant->implicit) {
+		ASSERT_EQ(0, mkt_odp_stats(&self->s.dev[1], self->mr, &stats));
+		EXPECT_EQ(3, stats.faults);
+		/* two, if the pages are on both sides of a multiple of 2 MiB */
+		EXPECT_GE(2, stats.faults_handled);
+	}
 	wr.whole = true;
 	wr.remote_addr = 0;
 	wr.flush_length = 0;
