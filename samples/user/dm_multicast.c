@@ -147,6 +147,7 @@ static void run_source(struct source *source, uint64_t payloads)
 			     i, (unsigned long long)seen,
 			     (unsigned long long)source->copies,
 			     (unsigned long long)payloads);
+		peer_meet(source->sock[i]);
 	}
 	printf("%llu payloads of %zu bytes, each copied to device memory once and sent to %d destinations: %llu copies\n",
 	       (unsigned long long)payloads, sizeof(struct payload), DESTINATIONS,
@@ -192,6 +193,8 @@ static void run_destination(struct rc_dev *dev, const char *host)
 	}
 
 	peer_tell(sock, &seen, sizeof(seen));
+	/* The queue pair stays until the source has each acknowledgement. */
+	peer_meet(sock);
 	rc_destroy(&conn);
 	rc_dereg(mr);
 	close(sock);
