@@ -67,6 +67,17 @@ static int fail_bound(FIXTURE_DATA(fail_nth) *self, int err)
 	return fail_command(self, QUERY) ?: self->c.info.kind == kind ? 0 : EBADMSG;
 }
 
+/* the class of device memory */
+static int fail_dm_query(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_ioctl_init(&self->cmd, UVERBS_OBJECT_DM, IB_MKEY_METHOD_DM_QUERY);
+	mkt_ioctl_add(&self->cmd, IB_MKEY_ATTR_DM_QUERY_HANDLE, 0,
+		      self->c.arena.mem[1].dm->handle);
+	mkt_ioctl_add(&self->cmd, IB_MKEY_ATTR_DM_QUERY_RESP_CLASS, sizeof(uint64_t),
+		      (uintptr_t)self->c.bytes);
+	return 0;
+}
+
 /* asks for the indices, too */
 static int fail_query_indices(FIXTURE_DATA(fail_nth) *self)
 {
@@ -228,6 +239,8 @@ FIXTURE_VARIANT_ADD(fail_nth, query_indices) {
 FIXTURE_VARIANT_ADD(fail_nth, reg_iov) {
 	.before = fail_iov, .run = fail_reg_iov, .after = fail_iov_registered,
 };
+FIXTURE_VARIANT_ADD(fail_nth, query_caps) { .what = CAPS };
+FIXTURE_VARIANT_ADD(fail_nth, dm_query) { .before = fail_dm_query };
 FIXTURE_VARIANT_ADD(fail_nth, dm_copy) { .what = DM_COPY };
 FIXTURE_VARIANT_ADD(fail_nth, dm_alloc) { .run = fail_dm_alloc, .after = fail_dm_allocated };
 FIXTURE_VARIANT_ADD(fail_nth, dm_alloc_host) {

@@ -17,7 +17,7 @@ static unsigned int nth;
 module_param(nth, uint, 0644);
 
 /* allocations of the last call of the function up to that one; did it fail? */
-static unsigned int allocations;
+static unsigned int allocations = UINT_MAX;
 module_param(allocations, uint, 0444);
 static bool failed;
 module_param(failed, bool, 0444);
