@@ -70,6 +70,72 @@ TEST_F(stock, errors)
 				 IBV_WC_REM_ACCESS_ERR));
 }
 
+/* Sends a message of which only the first packet arrives, to a receive of the SRQ of side 1. */
+static int stock_cut_off(FIXTURE_DATA(stock) *self, struct mkt_pair *pair, uint64_t wr_id)
+{
+	const uint32_t packet = mkt_mtu_bytes(pair->mtu);
+	const struct mkt_end *from = &self->s.plain[0], *to = &self->s.plain[1];
+	uint8_t *sent = (uint8_t *)(uintptr_t)from->addr + packet - 1;
+	volatile uint8_t *got = (uint8_t *)(uintptr_t)to->addr + packet - 1;
+	const struct ibv_sge into = { to->addr, 2 * packet, to->mr->lkey };
+	struct mkt_wr wr = {
+		.op = MKT_SEND,
+		.sge = {
+			{ from->addr, packet, from->mr->lkey },
+			{ from->addr, packet, from->mr->lkey ^ 0x5500 },
+		},
+		.num_sge = 2,
+	};
+
+	*sent = 1;
+	*got = 0;
+	if (mkt_post_recv(&pair->end[1], &into, 1, wr_id) ||
+	    mkt_status(pair, 0, &wr) != IBV_WC_LOC_PROT_ERR)
+		return EIO;
+	return mkt_until(*got) ? 0 : ETIMEDOUT;
+}
+
+/*
+ * A message has taken a receive of an SRQ, and its last packet does not come. An error of the queue
+ * pair flushes this receive and no other one. A reset drops it.
+ */
+TEST_F(stock, srq_cut_off)
+{
+	const struct mkt_end *to = &self->s.plain[1];
+	struct mkt_wr nothing = { .op = MKT_SEND };
+	struct mkt_wr bad = mkt_plain_wr(&self->s, 0, MKT_WRITE, 8, to->addr,
+					 to->mr->rkey ^ 0x5500);
+	struct ibv_async_event event;
+	struct mkt_pair pair;
+	struct mkt_qp *qp = &pair.end[1];
+	struct ibv_wc wc[2];
+
+	ASSERT_EQ(0, mkt_pair_create(&pair, &self->s.dev[0], &self->s.dev[1], IBV_MTU_1024,
+				     MKT_QP_SRQ));
+	ASSERT_EQ(0, stock_cut_off(self, &pair, 1));
+	ASSERT_EQ(0, mkt_post_recv(qp, NULL, 0, 2));
+	ASSERT_EQ(0, mkt_qp_state(qp, IBV_QPS_ERR));
+	do {
+		ASSERT_EQ(0, ibv_get_async_event(qp->dev->ctx, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type != IBV_EVENT_QP_LAST_WQE_REACHED);
+	ASSERT_EQ(1, ibv_poll_cq(qp->cq, 2, wc));
+	EXPECT_EQ(1, wc[0].wr_id);
+	EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, wc[0].status);
+
+	ASSERT_EQ(0, mkt_pair_recover(&pair));
+	ASSERT_EQ(IBV_WC_SUCCESS, mkt_status(&pair, 0, &nothing));
+	ASSERT_EQ(0, mkt_poll(qp, wc));
+	EXPECT_EQ(2, wc[0].wr_id);
+	EXPECT_EQ(IBV_WC_SUCCESS, wc[0].status);
+
+	ASSERT_EQ(0, stock_cut_off(self, &pair, 3));
+	ASSERT_EQ(0, mkt_pair_recover(&pair));
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&pair, 0, &bad));
+	EXPECT_EQ(0, ibv_poll_cq(qp->cq, 2, wc));
+	mkt_pair_destroy(&pair);
+}
+
 /* a UC QP binds a window, invalidates it, and binds it again */
 TEST_F(stock, windows_uc)
 {
