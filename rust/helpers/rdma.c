@@ -76,6 +76,13 @@ __rust_helper int rust_helper_ib_post_recv(struct ib_qp *qp,
 	return ib_post_recv(qp, recv_wr, bad_recv_wr);
 }
 
+__rust_helper int rust_helper_ib_post_srq_recv(struct ib_srq *srq,
+					       const struct ib_recv_wr *recv_wr,
+					       const struct ib_recv_wr **bad_recv_wr)
+{
+	return ib_post_srq_recv(srq, recv_wr, bad_recv_wr);
+}
+
 __rust_helper int rust_helper_ib_dma_map_sg(struct ib_device *device, struct scatterlist *list,
 					    int nents, enum dma_data_direction direction)
 {

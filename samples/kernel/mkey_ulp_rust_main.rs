@@ -379,6 +379,7 @@ fn run(here: HeldDevice, there: HeldDevice, wake: &Arc<Wake>) -> Result {
         pair.connect(poll)?;
         verbs::all(&mut pair)?;
     }
+    verbs::shared(&mut pair)?;
     pair.connect(Poll::Workqueue)?;
 
     let host = HostBuffer::new(&pair.here.device, HOST_LEN)?;

@@ -5,7 +5,7 @@
 use crate::kernel_ext::{
     rdma::ulp::{
         Access, Connected, Depth, DevicePd, Done, Endpoint, HeldDevice, HostBuffer, LeafMemory,
-        Link, Listener, Net, NoPages, Op, Poll, Queue, Request, Right, Status, Wr,
+        Link, Listener, Net, NoPages, Op, Poll, Queue, Request, Right, Srq, Status, Wr,
     },
     sync::lock::{new_irq_lock, IrqLock},
     thread::Wake,
@@ -31,7 +31,7 @@ pub(crate) const HOST_LEN: usize = 4096;
 /// The bytes of an inline request.
 pub(crate) const INLINE: u32 = 64;
 /// The requests, and the receives, that may be in flight.
-const DEPTH: u32 = 8;
+pub(crate) const DEPTH: u32 = 8;
 /// The port at which the second device listens.
 const PORT: u16 = 18518;
 
@@ -116,6 +116,8 @@ pub(crate) struct Side {
     pub(crate) device: HeldDevice,
     pub(crate) pd: Arc<DevicePd>,
     pub(crate) session: Arc<Session>,
+    /// Has the receives of the next connections.
+    pub(crate) srq: Option<Arc<Srq<Arc<Session>>>>,
     pub(crate) link: Option<Link<Arc<Session>, Connected>>,
 }
 
@@ -135,6 +137,7 @@ impl Side {
                 }),
                 GFP_KERNEL,
             )?,
+            srq: None,
             link: None,
         })
     }
@@ -240,7 +243,11 @@ impl Pair {
             }
         }
         let endpoint = endpoint.ok_or(ETIMEDOUT)?;
-        let link = Link::new(endpoint, &there.pd, &depth, there.session.clone())?;
+        let session = there.session.clone();
+        let link = match &there.srq {
+            Some(srq) => Link::with_srq(endpoint, srq, &depth, session)?,
+            None => Link::new(endpoint, &there.pd, &depth, session)?,
+        };
         there.link = Some(link.accept(&[])?);
         here.link = Some(asked.wait()?);
         Ok(())

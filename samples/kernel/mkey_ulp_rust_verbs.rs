@@ -4,10 +4,12 @@
 
 use crate::{
     kernel_ext::rdma::ulp::{
-        DeviceMemory, DmRegion, HostBuffer, Layout, LeafBlock, Mkey, Op, Remote, Status, Wr,
-        MAX_SEGMENTS,
+        DeviceMemory, DmRegion, HostBuffer, Layout, LeafBlock, Mkey, Op, Poll, Refused, Remote,
+        Srq, Status, Wr, MAX_SEGMENTS,
     },
-    side::{all_access, bytes_of, fill, Completed, Pair, Side, Step, DM_LEN, HOST_LEN, INLINE},
+    side::{
+        all_access, bytes_of, fill, Completed, Pair, Side, Step, DEPTH, DM_LEN, HOST_LEN, INLINE,
+    },
 };
 use kernel::{prelude::*, sync::Arc};
 
@@ -208,6 +210,54 @@ fn half_a_request(pair: &mut Pair, memory: &Memory) -> Result {
     let late = queue.post(message(memory, false)?, Op::Send);
     let not_connected = -(crate::bindings::ENOTCONN as i32);
     expect!(late.is_err_and(|refused| refused.error.to_errno() == not_connected));
+    Ok(())
+}
+
+/// Receives messages of several connections, one after another, by the receives of an SRQ.
+pub(crate) fn shared(pair: &mut Pair) -> Result {
+    let device = DeviceMemory::new(&pair.there.device, DM_LEN, 3, 0)?;
+    let memory = Memory {
+        from: HostBuffer::new(&pair.here.device, HOST_LEN)?,
+        into: HostBuffer::new(&pair.there.device, HOST_LEN)?,
+        region: DmRegion::new(&pair.there.pd, &device, 0, DM_LEN, all_access())?,
+        device,
+    };
+    fill(&memory.from, 5)?;
+    let last = HostBuffer::new(&pair.there.device, LEN)?;
+    let srq = Srq::new(&pair.there.pd, DEPTH)?;
+    pair.there.srq = Some(srq.clone());
+    pair.connect(Poll::Workqueue)?;
+    receive(&pair.there, &memory.into)?;
+    // Each connection but the first takes a receive of the one before it, and leaves one.
+    for poll in [Poll::Softirq, Poll::Direct, Poll::Workqueue] {
+        send(pair, &memory, Op::Send, false)?;
+        pair.connect(poll)?;
+    }
+    let spare = |buffer: &Arc<HostBuffer>| {
+        let mut wr = Wr::new(Step, None)?;
+        wr.add(buffer, 0, LEN)?;
+        Ok::<_, Error>(wr)
+    };
+    srq.receive(spare(&last)?)?;
+    for _ in 2..DEPTH {
+        srq.receive(spare(&memory.into)?)?;
+    }
+
+    // A receive whose completion was not polled takes room.
+    pair.connect(Poll::Direct)?;
+    let full = |refused: Refused<Step>| refused.error == ENOMEM;
+    expect!(srq.receive(spare(&memory.into)?).is_err_and(full));
+    let sent = pair.here.run(message(&memory, false)?, Op::Send)?;
+    expect!(sent.result.is_ok());
+    expect!(srq.receive(spare(&memory.into)?).is_err_and(full));
+    expect!(pair.there.wait(true)?.result == Ok(LEN as u32));
+    srq.receive(spare(&memory.into)?)?;
+
+    // The end of the connection leaves the receives. The SRQ frees them.
+    pair.there.srq = None;
+    pair.connect(Poll::Workqueue)?;
+    drop(srq);
+    expect!(Arc::into_unique_or_drop(last).is_some());
     Ok(())
 }
 

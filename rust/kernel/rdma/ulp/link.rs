@@ -8,8 +8,9 @@
 use super::{
     cm::{Active, Connected, Endpoint, Passive, Requested},
     id::RawId,
-    wr::{first_failed, Op, Queue, Request, Wr, MAX_SEGMENTS},
-    DevicePd,
+    srq::Srq,
+    wr::{first_failed, Op, Queue, Request, Wr},
+    DevicePd, MAX_SEGMENTS,
 };
 use crate::bindings;
 use core::{marker::PhantomData, ops::Deref, ptr, ptr::NonNull};
@@ -80,6 +81,32 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
         depth: &Depth,
         session: C,
     ) -> Result<Self> {
+        Self::make(endpoint, pd, depth, session, None)
+    }
+
+    /// Makes the queue pair of one side, in the domain of `srq`, which has its receives. `depth.recv`
+    /// is ignored. While the link is dropped, [`Request::done`] may run in this thread and in the
+    /// context of [`Poll`] at once.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an SRQ of another device or too large a depth, `ENOMEM`.
+    pub(crate) fn with_srq(
+        endpoint: Endpoint<Side>,
+        srq: &Arc<Srq<C>>,
+        depth: &Depth,
+        session: C,
+    ) -> Result<Self> {
+        Self::make(endpoint, srq.pd(), depth, session, Some(srq.clone()))
+    }
+
+    fn make(
+        endpoint: Endpoint<Side>,
+        pd: &Arc<DevicePd>,
+        depth: &Depth,
+        session: C,
+        srq: Option<Arc<Srq<C>>>,
+    ) -> Result<Self> {
         let id = endpoint.id;
         let device = pd.device().as_raw();
         // SAFETY: The id has a device.
@@ -88,8 +115,9 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
         }
         let mut room = UniqueArc::<Queue<C>>::new_uninit(GFP_KERNEL)?;
         let unheld = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        // Draining needs one of each kind.
-        let (send, recv) = (depth.send.saturating_add(2), depth.recv.saturating_add(2));
+        // Draining needs one of each kind. All receives of an SRQ may complete here.
+        let receives = srq.as_ref().map_or(depth.recv, |srq| srq.room());
+        let (send, recv) = (depth.send.saturating_add(2), receives.saturating_add(2));
         let entries = c_int::try_from(send.saturating_add(recv))?;
         // SAFETY: The device is valid, the name a C string. Nothing uses the context before it is
         // written, because nothing is posted.
@@ -111,9 +139,14 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
         init.send_cq = cq;
         init.recv_cq = cq;
         init.cap.max_send_wr = send;
-        init.cap.max_recv_wr = recv;
         init.cap.max_send_sge = MAX_SEGMENTS as u32;
-        init.cap.max_recv_sge = MAX_SEGMENTS as u32;
+        match &srq {
+            Some(srq) => init.srq = srq.as_raw(),
+            None => {
+                init.cap.max_recv_wr = recv;
+                init.cap.max_recv_sge = MAX_SEGMENTS as u32;
+            }
+        }
         init.cap.max_inline_data = depth.inline;
         init.sq_sig_type = bindings::ib_sig_type_IB_SIGNAL_REQ_WR;
         init.qp_type = bindings::ib_qp_type_IB_QPT_RC;
@@ -144,6 +177,7 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
             unheld,
             wake: id.wake().clone(),
             session,
+            srq,
         });
         // INVARIANT: Made above.
         Ok(Self {

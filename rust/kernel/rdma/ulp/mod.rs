@@ -11,6 +11,7 @@
 //! | `id.rs`, `cm.rs` | ids of `rdma_cm`; the sides of a connection before it is made |
 //! | `wr.rs` | requests, their completions, and the queue pairs to which they are posted |
 //! | `link.rs` | connections: from a queue pair that is made to its end |
+//! | `srq.rs` | receives that several connections share |
 //! | `bdev.rs` | block devices that read and write the memory of requests |
 //! | `fast.rs` | fast registration of pages |
 //!
@@ -33,6 +34,7 @@ mod id;
 mod link;
 mod mkey;
 mod pd;
+mod srq;
 mod wr;
 
 pub(crate) use crate::kernel_ext::rdma::{mr::Right, Access, Device};
@@ -47,7 +49,11 @@ pub(crate) use mkey::{
     BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Posted, Staged, Unbound,
 };
 pub(crate) use pd::{DevicePd, HostBuffer, Remote};
-pub(crate) use wr::{Done, Invalidated, Op, Queue, Refused, Request, Status, Wr, MAX_SEGMENTS};
+pub(crate) use srq::Srq;
+pub(crate) use wr::{Done, Invalidated, Op, Queue, Refused, Request, Status, Wr};
+
+/// The largest number of segments of a request.
+pub(crate) const MAX_SEGMENTS: usize = 8;
 
 /// The module's name. `rdma resource` shows it as the owner of an object.
 const NAME: &kernel::str::CStr = <crate::LocalModule as kernel::ModuleMetadata>::NAME;

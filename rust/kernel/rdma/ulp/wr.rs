@@ -10,7 +10,8 @@ use super::{
     id::not_connected,
     mkey::Posted,
     pd::{PdMr, Remote},
-    Access, DevicePd, FastMr, LeafMemory, Mkey,
+    srq::{Receive, Srq},
+    Access, DevicePd, FastMr, LeafMemory, Mkey, MAX_SEGMENTS,
 };
 use crate::{bindings, kernel_ext::thread::Wake};
 use core::{ops::Deref, ptr, ptr::NonNull};
@@ -23,9 +24,6 @@ use kernel::{
         rcu, Arc, Completion,
     },
 };
-
-/// The largest number of segments of a request.
-pub(crate) const MAX_SEGMENTS: usize = 8;
 
 /// The ULP's part of a request.
 pub(crate) trait Request: Send + Sized + 'static {
@@ -167,6 +165,8 @@ pub(crate) struct Wr<W: Request> {
     pub(crate) inline: bool,
     /// While a block device has the request.
     pub(super) held: Option<Held<W::Session>>,
+    /// The place in the table of an SRQ, while that has the request.
+    pub(super) slot: Atomic<usize>,
     /// The data of the ULP.
     pub(crate) work: W,
 }
@@ -187,6 +187,7 @@ impl<W: Request> Wr<W> {
             fence: false,
             inline: false,
             held: None,
+            slot: Atomic::new(0),
             work,
         };
         Ok(KBox::new(wr, GFP_KERNEL)?)
@@ -476,20 +477,28 @@ impl<W: Request> Wr<W> {
     }
 }
 
+impl<W: Request> Receive for Wr<W> {
+    fn slot(&self) -> &Atomic<usize> {
+        &self.slot
+    }
+}
+
 /// # Safety
 ///
 /// Only `ib_core` may call this, as the `done` of a posted [`Wr<W>`] on the queue of a
 /// [`Queue<W::Session>`]; or the link when it is dropped.
 unsafe extern "C" fn done<W: Request>(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-    // SAFETY: By the safety requirement. The queue pair gives the box back, which it owned since
-    // the request was posted. The context is the queue pair, which outlives its queue.
+    // SAFETY: By the safety requirement. The queue pair or its SRQ gives the box back, which it owned
+    // since the request was posted. If there is an SRQ, it has all receives of the queue pair. The
+    // context is the queue pair, which outlives its queue.
     let (qp, wc, mut wr) = unsafe {
         let wc = &*wc;
-        (
-            &*(*cq).cq_context.cast::<Queue<W::Session>>(),
-            wc,
-            KBox::from_raw((*wc.__bindgen_anon_1.wr_cqe.as_ref()).cast::<Wr<W>>()),
-        )
+        let qp = &*(*cq).cq_context.cast::<Queue<W::Session>>();
+        let wr = (*wc.__bindgen_anon_1.wr_cqe.as_ref()).cast::<Wr<W>>();
+        match (&qp.srq, (*wr).op) {
+            (Some(srq), Op::Recv) => (qp, wc, srq.take(wr)),
+            _ => (qp, wc, KBox::from_raw(wr)),
+        }
     };
     let op = wr.op;
     let mut done = Done {
@@ -545,6 +554,34 @@ impl<W: Request> From<Refused<W>> for Error {
     }
 }
 
+impl<C> Srq<C> {
+    /// Posts a receive. It completes on the connection whose message takes it: that is the queue pair
+    /// that [`Request::done`] gets. May be called in any context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Refused`]; `ENOMEM` if there is no room. A receive takes room until [`Request::done`]
+    /// gets it, so the completions of all receives fit the completion queue of each connection.
+    pub(crate) fn receive<W: Request<Session = C>>(
+        &self,
+        mut wr: KBox<Wr<W>>,
+    ) -> Result<(), Refused<W>> {
+        let mut sges: [bindings::ib_sge; MAX_SEGMENTS] =
+            core::array::from_fn(|_| pin_init::zeroed());
+        let count = match wr.prepare(Op::Recv, self.pd(), 0, &mut sges) {
+            Ok(count) => count,
+            Err(error) => return Err(Refused { wr, error }),
+        };
+        wr.begin(Op::Recv);
+        let mut recv: bindings::ib_recv_wr = pin_init::zeroed();
+        recv.sg_list = sges.as_mut_ptr();
+        recv.num_sge = count;
+        // SAFETY: A `Wr` begins with an `ib_cqe`, whose `done()` takes the receive. It has all memory
+        // of its segments, which `prepare()` has listed.
+        unsafe { self.post(wr, &mut recv) }.map_err(|(wr, error)| Refused { wr, error })
+    }
+}
+
 /// A queue pair, to which any thread may post, and completions too.
 ///
 /// # Invariants
@@ -566,6 +603,8 @@ pub(crate) struct Queue<C> {
     pub(super) unheld: Arc<Completion>,
     pub(super) wake: Arc<Wake>,
     pub(super) session: C,
+    /// Has the receives of this queue pair, if that does not have them itself.
+    pub(super) srq: Option<Arc<Srq<C>>>,
 }
 
 /// A use of a queue pair by other than its requests. Dropping the link waits for its end.
@@ -641,18 +680,22 @@ impl<C> Queue<C> {
     }
 
     /// Posts a request. The queue pair owns it until it completes. May be called in any context.
+    /// If the queue pair has an SRQ, a receive is posted to that, also after the connection is lost.
     ///
     /// If the device accepts only a part of the request, the connection fails. The request completes
     /// with an error then, when the owner of the link drops it.
     ///
     /// # Errors
     ///
-    /// See [`Refused`].
+    /// See [`Refused`], and [`Srq::receive`] for a receive of an SRQ.
     pub(crate) fn post<W: Request<Session = C>>(
         &self,
         mut wr: KBox<Wr<W>>,
         op: Op,
     ) -> Result<(), Refused<W>> {
+        if let (Op::Recv, Some(srq)) = (op, &self.srq) {
+            return srq.receive(wr);
+        }
         let mut sges: [bindings::ib_sge; MAX_SEGMENTS] =
             core::array::from_fn(|_| pin_init::zeroed());
         // Pairs with synchronize_rcu() in the drop of the link.
