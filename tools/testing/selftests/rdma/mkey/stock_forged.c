@@ -68,23 +68,33 @@ struct forged_packet {
 	size_t payload;
 };
 
-static int forged_send(FIXTURE_DATA(forged) *self, const struct forged_packet *forged,
-		       unsigned int number)
+/* @qp_num 0 is the queue pair of side 1 */
+static int forged_put(FIXTURE_DATA(forged) *self, const struct forged_packet *forged,
+		      unsigned int number, uint32_t qp_num)
 {
 	struct mkt_packet packet = {
 		.opcode = forged->opcode,
+		.qp_num = qp_num,
 		.psn = mkt_packet_psn(&self->replay) + number,
 		.payload = forged->payload,
 		.value = VALUE,
 	};
+	uint8_t opcode = forged->opcode & 0x1f;
 
-	if (forged->opcode != MKT_BTH_WRITE_MIDDLE && forged->opcode != MKT_BTH_WRITE_LAST) {
+	if (opcode > MKT_BTH_SEND_ONLY && opcode != MKT_BTH_WRITE_MIDDLE &&
+	    opcode != MKT_BTH_WRITE_LAST) {
 		mkt_packet_put(packet.ext, self->addr, 8);
 		mkt_packet_put(packet.ext + 8, self->rkey, 4);
 		mkt_packet_put(packet.ext + 12, forged->length, 4);
 		packet.ext_length = 16;
 	}
 	return mkt_packet_send(&self->replay, &packet);
+}
+
+static int forged_send(FIXTURE_DATA(forged) *self, const struct forged_packet *packet,
+		       unsigned int number)
+{
+	return forged_put(self, packet, number, 0);
 }
 
 /* returns the syndrome of the answer to the last packet of a request, or -1 */
@@ -203,6 +213,56 @@ TEST_F(forged, nothing)
 	self->rkey ^= 0x5500;
 	forged_accepted(_metadata, self, write, MKT_BTH_ACKNOWLEDGE);
 	forged_accepted(_metadata, self, read, MKT_BTH_READ_RESPONSE_ONLY);
+	EXPECT_EQ(self->tainted, mkt_tainted());
+}
+
+/* a packet of a UC queue pair, and its PSN from that of the recorded packet */
+struct forged_uc {
+	struct forged_packet packet;
+	unsigned int psn;
+};
+
+/* the rest of a message is lost, or has a wrong length; other messages follow */
+static const struct forged_uc cut_off[] = {
+	{ { .opcode = 0x20 | MKT_BTH_SEND_FIRST, .payload = MTU }, 1 },
+	{ { .opcode = 0x20 | MKT_BTH_SEND_MIDDLE, .payload = 8 }, 2 },
+	{ { .opcode = 0x20 | MKT_BTH_SEND_MIDDLE, .payload = MTU }, 2 },
+	{ { .opcode = 0x20 | MKT_BTH_SEND_FIRST, .payload = MTU }, 5 },
+	{ { .opcode = 0x20 | MKT_BTH_SEND_ONLY, .payload = 8 }, 7 },
+	{ { .opcode = 0x20 | MKT_BTH_SEND_ONLY, .payload = 8 }, 8 },
+	{ { .opcode = 0x20 | MKT_BTH_WRITE_FIRST, .length = 2 * MTU, .payload = MTU }, 9 },
+	{ { .opcode = 0x20 | MKT_BTH_WRITE_ONLY, .length = 8, .payload = 8 }, 11 },
+	{ { .opcode = 0x20 | MKT_BTH_WRITE_ONLY, .length = 8, .payload = 8 }, 12 },
+	{ { .opcode = 0x20 | MKT_BTH_SEND_ONLY, .payload = 16 }, 13 },
+};
+
+/* A message of a UC queue pair that is cut off takes at most the next one with it. */
+TEST_F(forged, uc_cut_off)
+{
+	static const unsigned int flags[] = { MKT_QP_UC, MKT_QP_UC | MKT_QP_SRQ };
+	const struct mkt_end *to = &self->s.plain[1];
+	const struct ibv_sge into = { to->addr, 4 * MTU, to->mr->lkey };
+	unsigned int f, i;
+
+	for (f = 0; f < ARRAY_SIZE(flags); f++) {
+		struct mkt_pair pair;
+		struct ibv_wc wc;
+
+		ASSERT_EQ(0, mkt_pair_create(&pair, &self->s.dev[0], &self->s.dev[1],
+					     IBV_MTU_1024, flags[f]));
+		for (i = 0; i < ARRAY_SIZE(cut_off); i++)
+			ASSERT_EQ(0, mkt_post_recv(&pair.end[1], &into, 1, i));
+		ASSERT_EQ(0, forged_begin(self));
+		for (i = 0; i < ARRAY_SIZE(cut_off); i++)
+			ASSERT_EQ(0, forged_put(self, &cut_off[i].packet, cut_off[i].psn,
+						pair.end[1].qp->qp_num));
+		do {
+			ASSERT_EQ(0, mkt_poll(&pair.end[1], &wc));
+			if (wc.status != IBV_WC_SUCCESS)
+				EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR, wc.status);
+		} while (wc.status != IBV_WC_SUCCESS || wc.byte_len != 16);
+		mkt_pair_destroy(&pair);
+	}
 	EXPECT_EQ(self->tainted, mkt_tainted());
 }
 
