@@ -23,8 +23,12 @@ use kernel::{
         atomic::{ordering, Atomic},
         Arc, Completion, UniqueArc,
     },
+    time::msecs_to_jiffies,
     types::NotThreadSafe,
 };
+
+/// `ib_drain_qp()` waits so long for the last receive of an SRQ.
+const LAST_WQE_MS: u32 = 60_000;
 
 /// The context in which requests complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,8 +89,7 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
     }
 
     /// Makes the queue pair of one side, in the domain of `srq`, which has its receives. `depth.recv`
-    /// is ignored. While the link is dropped, [`Request::done`] may run in this thread and in the
-    /// context of [`Poll`] at once.
+    /// is ignored.
     ///
     /// # Errors
     ///
@@ -259,8 +262,8 @@ impl<C> Link<C, Connected> {
             || qp.pd.held_device().is_leaving()
     }
 
-    /// Returns the queue pair, for other threads. After the link is dropped it refuses all requests.
-    /// It holds the device.
+    /// Returns the queue pair, for other threads. After the link is dropped it refuses all requests
+    /// but receives of an SRQ. It holds the device.
     pub(crate) fn queue(&self) -> Arc<Queue<C>> {
         self.inner.qp.clone()
     }
@@ -293,6 +296,30 @@ impl<C> Deref for Link<C, Connected> {
     }
 }
 
+/// Drains a queue pair with an SRQ. `ib_drain_qp()` drains the send queue first, and completes the
+/// receives in this thread. Here the marker of the send queue comes last, in the same completion
+/// queue, so all requests complete in its context.
+///
+/// # Safety
+///
+/// `qp` must be valid and have an SRQ, and nothing may post to it.
+unsafe fn drain_shared(qp: *mut bindings::ib_qp) {
+    let mut attr: bindings::ib_qp_attr = pin_init::zeroed();
+    attr.qp_state = bindings::ib_qp_state_IB_QPS_ERR;
+    let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
+    // SAFETY: By the safety requirement. The core completes `srq_completion`.
+    unsafe {
+        // Some drivers never say that the last receive has completed.
+        if bindings::ib_modify_qp(qp, &mut attr, mask) == 0 {
+            bindings::wait_for_completion_timeout(
+                &mut (*qp).srq_completion,
+                msecs_to_jiffies(LAST_WQE_MS),
+            );
+        }
+        bindings::ib_drain_sq(qp);
+    }
+}
+
 impl<C> Drop for Inner<C> {
     fn drop(&mut self) {
         self.qp.fail();
@@ -302,7 +329,10 @@ impl<C> Drop for Inner<C> {
         unsafe {
             bindings::synchronize_rcu();
             bindings::rdma_disconnect(id);
-            bindings::ib_drain_qp(qp);
+            match self.qp.srq {
+                None => bindings::ib_drain_qp(qp),
+                Some(_) => drain_shared(qp),
+            }
         }
         if !self.qp.release() {
             self.qp.unheld.wait_for_completion();

@@ -57,7 +57,7 @@ impl RawSrq {
 /// It holds its domain and the device. Its owners are the ULP and the connections
 /// ([`Link::with_srq`](super::Link::with_srq)). When the last one is gone, it frees the receives that
 /// have not completed, and sleeps. A receive must not own the SRQ or a [`Queue`](super::Queue) that
-/// uses it, because they would keep each other.
+/// uses it, directly or through its data, because they would keep each other.
 ///
 /// C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 ///
@@ -84,6 +84,11 @@ impl<C> Srq<C> {
     /// `EINVAL` for no receives or more than the device allows, `EOPNOTSUPP` if the device has no
     /// SRQs, `ENOMEM`.
     pub(crate) fn new(pd: &Arc<DevicePd>, room: u32) -> Result<Arc<Self>> {
+        // SAFETY: The device is registered.
+        let most = unsafe { (*pd.device().as_raw()).attrs.max_srq_wr };
+        if room == 0 || i64::from(room) > i64::from(most) {
+            return Err(EINVAL);
+        }
         let table = KVVec::with_capacity(room as usize, GFP_KERNEL)?;
         Arc::pin_init(
             // INVARIANT: The SRQ is new. Nothing can fail after it is made.

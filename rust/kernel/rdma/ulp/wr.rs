@@ -561,7 +561,8 @@ impl<C> Srq<C> {
     /// # Errors
     ///
     /// See [`Refused`]; `ENOMEM` if there is no room. A receive takes room until [`Request::done`]
-    /// gets it, so the completions of all receives fit the completion queue of each connection.
+    /// gets it, so the completions of all receives fit the completion queue of each connection, if no
+    /// more sends than its `Depth::send` have yet to get there.
     pub(crate) fn receive<W: Request<Session = C>>(
         &self,
         mut wr: KBox<Wr<W>>,
