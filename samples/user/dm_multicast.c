@@ -193,7 +193,7 @@ static void run_destination(struct rc_dev *dev, const char *host)
 	}
 
 	peer_tell(sock, &seen, sizeof(seen));
-	/* The queue pair stays until the source has each acknowledgement. */
+	/* The queue pair stays until the source has each acknowledgment. */
 	peer_meet(sock);
 	rc_destroy(&conn);
 	rc_dereg(mr);
