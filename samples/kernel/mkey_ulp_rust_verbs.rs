@@ -27,6 +27,21 @@ struct Memory {
     region: Arc<DmRegion>,
 }
 
+impl Memory {
+    /// Makes the memory of both sides, with bytes to send that depend on `seed`.
+    fn new(pair: &Pair, seed: usize) -> Result<Self> {
+        let device = DeviceMemory::new(&pair.there.device, DM_LEN, 3, 0)?;
+        let memory = Self {
+            from: HostBuffer::new(&pair.here.device, HOST_LEN)?,
+            into: HostBuffer::new(&pair.there.device, HOST_LEN)?,
+            region: DmRegion::new(&pair.there.pd, &device, 0, DM_LEN, all_access())?,
+            device,
+        };
+        fill(&memory.from, seed)?;
+        Ok(memory)
+    }
+}
+
 /// Posts a receive in two parts.
 fn receive(side: &Side, into: &Arc<HostBuffer>) -> Result {
     let mut wr = Wr::new(Step, None)?;
@@ -215,14 +230,7 @@ fn half_a_request(pair: &mut Pair, memory: &Memory) -> Result {
 
 /// Receives messages of several connections, one after another, by the receives of an SRQ.
 pub(crate) fn shared(pair: &mut Pair) -> Result {
-    let device = DeviceMemory::new(&pair.there.device, DM_LEN, 3, 0)?;
-    let memory = Memory {
-        from: HostBuffer::new(&pair.here.device, HOST_LEN)?,
-        into: HostBuffer::new(&pair.there.device, HOST_LEN)?,
-        region: DmRegion::new(&pair.there.pd, &device, 0, DM_LEN, all_access())?,
-        device,
-    };
-    fill(&memory.from, 5)?;
+    let memory = Memory::new(pair, 5)?;
     let last = HostBuffer::new(&pair.there.device, LEN)?;
     let srq = Srq::new(&pair.there.pd, DEPTH)?;
     pair.there.srq = Some(srq.clone());
@@ -263,14 +271,7 @@ pub(crate) fn shared(pair: &mut Pair) -> Result {
 
 /// Does all operations on a new connection, which is lost after that.
 pub(crate) fn all(pair: &mut Pair) -> Result {
-    let device = DeviceMemory::new(&pair.there.device, DM_LEN, 3, 0)?;
-    let memory = Memory {
-        from: HostBuffer::new(&pair.here.device, HOST_LEN)?,
-        into: HostBuffer::new(&pair.there.device, HOST_LEN)?,
-        region: DmRegion::new(&pair.there.pd, &device, 0, DM_LEN, all_access())?,
-        device,
-    };
-    fill(&memory.from, 4)?;
+    let memory = Memory::new(pair, 4)?;
     messages(pair, &memory)?;
     invalidate(pair, &memory)?;
     atomics(pair, &memory)?;
