@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the test modules share: conditions, waiting for a completion, and comparing memory. */
+/* What the test modules share: conditions, and waiting for a completion. */
 #ifndef MKEY_MODULE_H
 #define MKEY_MODULE_H
 
 #include <linux/delay.h>
-#include <linux/string.h>
 
 #include "mkey_ulp.h"
 
@@ -42,22 +41,6 @@ static inline int module_wait(struct ulp_side *side, struct ib_wc *wc)
 	}
 
 	return 0;
-}
-
-/* Compares a side's memory to what it should hold. The log has the first byte that differs. */
-static inline int module_same(struct ulp_side *side, const u8 *memory, const u8 *expected,
-			      u32 size)
-{
-	u32 i;
-
-	if (!memcmp(memory, expected, size))
-		return 0;
-	for (i = 0; memory[i] == expected[i]; i++)
-		;
-	pr_err("%s: byte %u of %s is %#x, not %#x\n", KBUILD_MODNAME, i,
-	       dev_name(&side->device->dev), memory[i], expected[i]);
-
-	return -EIO;
 }
 
 #endif /* MKEY_MODULE_H */

@@ -102,10 +102,20 @@ void reg_fill(struct reg_test *test, struct reg_side *side)
 	memcpy(side->memory, side->expected, REG_MEMORY);
 }
 
-/* Compares all of a side's memory to what it should hold. */
+/* Compares all of a side's memory to what it should hold. The log has the first wrong byte. */
 int reg_same(struct reg_side *side)
 {
-	return module_same(side->side, side->memory, side->expected, REG_MEMORY);
+	const u8 *memory = side->memory, *expected = side->expected;
+	u32 i;
+
+	if (!memcmp(memory, expected, REG_MEMORY))
+		return 0;
+	for (i = 0; memory[i] == expected[i]; i++)
+		;
+	pr_err("%s: byte %u of %s is %#x, not %#x\n", KBUILD_MODNAME, i,
+	       dev_name(&side->side->device->dev), memory[i], expected[i]);
+
+	return -EIO;
 }
 
 /* Returns a range of a side's memory, for a kernel user. */
