@@ -239,7 +239,7 @@ static const struct forged_uc cut_off[] = {
 /* A message of a UC queue pair that is cut off takes at most the next one with it. */
 TEST_F(forged, uc_cut_off)
 {
-	static const unsigned int flags[] = { MKT_QP_UC, MKT_QP_UC | MKT_QP_SRQ };
+	static const unsigned int flags[] = { MKT_QP_UC | MKT_QP_SRQ, MKT_QP_UC };
 	const struct mkt_end *to = &self->s.plain[1];
 	const struct ibv_sge into = { to->addr, 4 * MTU, to->mr->lkey };
 	unsigned int f, i;
