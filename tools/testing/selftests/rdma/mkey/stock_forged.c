@@ -374,6 +374,47 @@ TEST_F(forged, answers)
 	EXPECT_EQ(self->tainted, mkt_tainted());
 }
 
+/*
+ * A WRITE that arrives again is acked with the PSN of the last request that was executed. Such an
+ * ack does not complete a READ or an atomic operation, whose data it does not have.
+ */
+TEST_F(forged, ack_without_data)
+{
+	static const enum mkt_op ops[] = { MKT_READ, MKT_FETCH_ADD };
+	struct mkt_qp *end = self->s.pair.end;
+	uint64_t *got = (void *)(uintptr_t)self->s.plain[1].addr, expected;
+	unsigned int o;
+
+	memset(&expected, VALUE, sizeof(expected));
+	for (o = 0; o < ARRAY_SIZE(ops); o++) {
+		struct mkt_wr wr = mkt_plain_wr(&self->s, 1, ops[o], 8, self->addr, self->rkey);
+		struct mkt_packet ack = { .opcode = MKT_BTH_ACKNOWLEDGE, .ext_length = 4 };
+		struct mkt_packet data = { .opcode = MKT_BTH_READ_RESPONSE_ONLY, .ext_length = 4,
+					   .payload = 8, .value = VALUE };
+		struct ibv_wc wc;
+
+		if (ops[o] == MKT_FETCH_ADD) {
+			data = (struct mkt_packet){ .opcode = MKT_BTH_ATOMIC_ACKNOWLEDGE,
+						    .ext_length = 12 };
+			memset(data.ext + 4, VALUE, 8);
+		}
+		*got = 0;
+		ASSERT_EQ(0, forged_begin(self));
+		/* the peer does not answer */
+		ASSERT_EQ(0, mkt_qp_state(&end[0], IBV_QPS_RESET));
+		ack.psn = end[1].psn;
+		data.psn = end[1].psn;
+		ASSERT_EQ(0, mkt_post_send(&end[1], &wr, 0));
+		ASSERT_EQ(0, mkt_packet_send(&self->replay, &ack));
+		ASSERT_EQ(0, mkt_packet_send(&self->replay, &data));
+		ASSERT_EQ(0, mkt_poll(&end[1], &wc));
+		EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+		EXPECT_EQ(expected, *got)
+			TH_LOG("%s has not got its data", mkt_op_name(ops[o]));
+		ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
+	}
+}
+
 /* enum ib_wr_opcode values for kernel QPs */
 #define REG_MR 0x20
 
