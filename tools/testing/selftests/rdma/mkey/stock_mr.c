@@ -5,6 +5,7 @@
  * every opcode on ordinary MRs, and needs no ib_mkey for that.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -95,6 +96,22 @@ static int stock_cut_off(FIXTURE_DATA(stock) *self, struct mkt_pair *pair, uint6
 	return mkt_until(*got) ? 0 : ETIMEDOUT;
 }
 
+/* waits at most @ms for the event that the SRQ's QP has reached its last WQE */
+static bool stock_last_wqe(struct mkt_qp *qp, int ms)
+{
+	struct pollfd ready = { .fd = qp->dev->ctx->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+
+	while (poll(&ready, 1, ms) == 1) {
+		if (ibv_get_async_event(qp->dev->ctx, &event))
+			return false;
+		ibv_ack_async_event(&event);
+		if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
+			return true;
+	}
+	return false;
+}
+
 /*
  * A message has taken a receive of an SRQ, and its last packet does not come. An error of the queue
  * pair flushes this receive and no other one. A reset drops it.
@@ -105,7 +122,6 @@ TEST_F(stock, srq_cut_off)
 	struct mkt_wr nothing = { .op = MKT_SEND };
 	struct mkt_wr bad = mkt_plain_wr(&self->s, 0, MKT_WRITE, 8, to->addr,
 					 to->mr->rkey ^ 0x5500);
-	struct ibv_async_event event;
 	struct mkt_pair pair;
 	struct mkt_qp *qp = &pair.end[1];
 	struct ibv_wc wc[2];
@@ -115,10 +131,7 @@ TEST_F(stock, srq_cut_off)
 	ASSERT_EQ(0, stock_cut_off(self, &pair, 1));
 	ASSERT_EQ(0, mkt_post_recv(qp, NULL, 0, 2));
 	ASSERT_EQ(0, mkt_qp_state(qp, IBV_QPS_ERR));
-	do {
-		ASSERT_EQ(0, ibv_get_async_event(qp->dev->ctx, &event));
-		ibv_ack_async_event(&event);
-	} while (event.event_type != IBV_EVENT_QP_LAST_WQE_REACHED);
+	ASSERT_TRUE(stock_last_wqe(qp, 10000));
 	ASSERT_EQ(1, ibv_poll_cq(qp->cq, 2, wc));
 	EXPECT_EQ(1, wc[0].wr_id);
 	EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, wc[0].status);
@@ -133,6 +146,25 @@ TEST_F(stock, srq_cut_off)
 	ASSERT_EQ(0, mkt_pair_recover(&pair));
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, mkt_status(&pair, 0, &bad));
 	EXPECT_EQ(0, ibv_poll_cq(qp->cq, 2, wc));
+	mkt_pair_destroy(&pair);
+}
+
+/* a QP that fails says so once, however often it is told to fail, and again after a reset */
+TEST_F(stock, srq_last_wqe)
+{
+	struct mkt_pair pair;
+	struct mkt_qp *qp = &pair.end[1];
+	unsigned int i;
+
+	ASSERT_EQ(0, mkt_pair_create(&pair, &self->s.dev[0], &self->s.dev[1], IBV_MTU_1024,
+				     MKT_QP_SRQ));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, mkt_qp_state(qp, IBV_QPS_ERR));
+		EXPECT_TRUE(stock_last_wqe(qp, 10000));
+		ASSERT_EQ(0, mkt_qp_state(qp, IBV_QPS_ERR));
+		EXPECT_FALSE(stock_last_wqe(qp, 200));
+		ASSERT_EQ(0, mkt_pair_recover(&pair));
+	}
 	mkt_pair_destroy(&pair);
 }
 
