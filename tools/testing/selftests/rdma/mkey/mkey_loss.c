@@ -5,6 +5,7 @@
  * needs: netem
  * sets: first long
  */
+#include <string.h>
 #include <unistd.h>
 
 #include "mkey_harness.h"
@@ -187,6 +188,94 @@ TEST_F(loss, atomic)
 	} while (rounds < 1000 && seen < least);
 	TH_LOG("%u requests, %lu of them twice", rounds, seen);
 	EXPECT_LE(least, seen);
+}
+
+#define CHAIN 16	/* requests in flight, each with bytes of its own at both ends */
+#define SLOT 2048
+
+/* the bytes of request @i at one end */
+static uint8_t *loss_slot(struct mkt_setup *s, unsigned int side, unsigned int i)
+{
+	return (uint8_t *)s->arena[side].mem[0].host + i * SLOT;
+}
+
+/* the data of request @i are where they belong */
+static bool loss_arrived(struct mkt_setup *s, const struct mkt_wr *wr, unsigned int i)
+{
+	uint8_t *here = loss_slot(s, 0, i), *there = loss_slot(s, 1, i);
+	uint64_t found, now;
+
+	if (wr->op != MKT_FETCH_ADD)
+		return !memcmp(here, there, wr->sge[0].length);
+	memcpy(&found, here, sizeof(found));
+	memcpy(&now, there, sizeof(now));
+	return found == i && now == i + wr->swap_add;
+}
+
+/*
+ * Requests of several kinds in flight at once. The answers to a request that is sent again complete
+ * no other one, whose data may be lost.
+ */
+TEST_F(loss, in_flight)
+{
+	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_SEND };
+	unsigned int i, rounds, wrong = 0, number = mkt_scale(100, 25);
+	struct mkt_setup *s = &self->s;
+	struct ibv_mr *mr[2];
+	struct ibv_wc wc;
+
+	for (i = 0; i < 2; i++) {
+		mr[i] = ibv_reg_mr(s->dev[i].pd, loss_slot(s, i, 0), CHAIN * SLOT, MKT_ACCESS_ALL);
+		ASSERT_NE(NULL, mr[i]);
+	}
+	mkt_end_free(&self->key[1]);
+	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL, mr[1], (uintptr_t)mr[1]->addr,
+				    CHAIN * SLOT));
+	for (rounds = 0; rounds < number; rounds++) {
+		struct mkt_wr wr[CHAIN];
+		unsigned int receives = 0;
+
+		for (i = 0; i < CHAIN; i++) {
+			struct ibv_sge there = { i * SLOT, SLOT, s->key[1]->lkey };
+			uint64_t old = i;
+
+			wr[i] = (struct mkt_wr) {
+				.op = ops[mkt_between(&s->rng, 0, ARRAY_SIZE(ops) - 1)],
+				.sge[0] = { (uintptr_t)loss_slot(s, 0, i), 8, mr[0]->lkey },
+				.num_sge = 1,
+				.remote_addr = i * SLOT,
+				.rkey = s->key[1]->rkey,
+				.swap_add = 1 + rounds,
+			};
+			mkt_rand_bytes(&s->rng, loss_slot(s, 0, i), SLOT);
+			mkt_rand_bytes(&s->rng, loss_slot(s, 1, i), SLOT);
+			if (wr[i].op == MKT_FETCH_ADD)
+				memcpy(loss_slot(s, 1, i), &old, sizeof(old));
+			else
+				wr[i].sge[0].length = mkt_between(&s->rng, 8, SLOT);
+			if (wr[i].op != MKT_SEND)
+				continue;
+			ASSERT_EQ(0, mkt_post_recv(&s->pair.end[1], &there, 1, i));
+			receives++;
+		}
+		for (i = 0; i < CHAIN; i++)
+			ASSERT_EQ(0, mkt_post_send(&s->pair.end[0], &wr[i], i));
+		for (i = 0; i < CHAIN; i++) {
+			ASSERT_EQ(0, mkt_poll(&s->pair.end[0], &wc));
+			ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+			ASSERT_EQ(i, wc.wr_id);
+			wrong += !loss_arrived(s, &wr[i], i);
+		}
+		while (receives--) {
+			ASSERT_EQ(0, mkt_poll(&s->pair.end[1], &wc));
+			ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+		}
+	}
+	TH_LOG("%u requests, %u without their data", rounds * CHAIN, wrong);
+	EXPECT_EQ(0, wrong);
+	ASSERT_EQ(0, ibmkey_unbind(s->key[1]));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, ibv_dereg_mr(mr[i]));
 }
 
 /*
