@@ -190,7 +190,7 @@ TEST_F(loss, atomic)
 	EXPECT_LE(least, seen);
 }
 
-#define CHAIN 16	/* requests in flight, each with bytes of its own at both ends */
+#define CHAIN 40	/* requests in flight, each with bytes of its own at both ends */
 #define SLOT 2048
 
 /* the bytes of request @i at one end */
@@ -205,31 +205,42 @@ static bool loss_arrived(struct mkt_setup *s, const struct mkt_wr *wr, unsigned 
 	uint8_t *here = loss_slot(s, 0, i), *there = loss_slot(s, 1, i);
 	uint64_t found, now;
 
-	if (wr->op != MKT_FETCH_ADD)
-		return !memcmp(here, there, wr->sge[0].length);
 	memcpy(&found, here, sizeof(found));
 	memcpy(&now, there, sizeof(now));
-	return found == i && now == i + wr->swap_add;
+	switch (wr->op) {
+	case MKT_FLUSH:
+		return true;
+	case MKT_ATOMIC_WRITE:
+		return now == wr->swap_add;
+	case MKT_FETCH_ADD:
+		return found == i && now == i + wr->swap_add;
+	default:
+		return !memcmp(here, there, wr->sge[0].length);
+	}
 }
 
 /*
- * Requests of several kinds in flight at once. The answers to a request that is sent again complete
- * no other one, whose data may be lost.
+ * Requests of several kinds in flight at once, more than the responder can answer twice. The answers
+ * to a request that is sent again complete no other one, whose data may be lost. Each request
+ * completes.
  */
 TEST_F(loss, in_flight)
 {
-	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_SEND };
-	unsigned int i, rounds, wrong = 0, number = mkt_scale(100, 25);
+	static const enum mkt_op ops[] = {
+		MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_SEND, MKT_ATOMIC_WRITE, MKT_FLUSH,
+	};
+	const unsigned int access = MKT_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL;
+	unsigned int i, rounds, wrong = 0, number = mkt_scale(60, 15);
 	struct mkt_setup *s = &self->s;
 	struct ibv_mr *mr[2];
 	struct ibv_wc wc;
 
 	for (i = 0; i < 2; i++) {
-		mr[i] = ibv_reg_mr(s->dev[i].pd, loss_slot(s, i, 0), CHAIN * SLOT, MKT_ACCESS_ALL);
+		mr[i] = ibv_reg_mr(s->dev[i].pd, loss_slot(s, i, 0), CHAIN * SLOT, access);
 		ASSERT_NE(NULL, mr[i]);
 	}
 	mkt_end_free(&self->key[1]);
-	ASSERT_EQ(0, mkt_bind_range(s->key[1], MKT_ACCESS_ALL, mr[1], (uintptr_t)mr[1]->addr,
+	ASSERT_EQ(0, mkt_bind_range(s->key[1], access, mr[1], (uintptr_t)mr[1]->addr,
 				    CHAIN * SLOT));
 	for (rounds = 0; rounds < number; rounds++) {
 		struct mkt_wr wr[CHAIN];
@@ -246,12 +257,13 @@ TEST_F(loss, in_flight)
 				.remote_addr = i * SLOT,
 				.rkey = s->key[1]->rkey,
 				.swap_add = 1 + rounds,
+				.flush_length = SLOT,
 			};
 			mkt_rand_bytes(&s->rng, loss_slot(s, 0, i), SLOT);
 			mkt_rand_bytes(&s->rng, loss_slot(s, 1, i), SLOT);
 			if (wr[i].op == MKT_FETCH_ADD)
 				memcpy(loss_slot(s, 1, i), &old, sizeof(old));
-			else
+			else if (wr[i].op != MKT_ATOMIC_WRITE && wr[i].op != MKT_FLUSH)
 				wr[i].sge[0].length = mkt_between(&s->rng, 8, SLOT);
 			if (wr[i].op != MKT_SEND)
 				continue;
