@@ -176,7 +176,7 @@ wait_for_prefetch() {
 
 start_prefetch() { # STAGE
 	local source=0 stock=0 fd
-	[[ $1 == @(sphinx|kernel|module|all|demo) && $K_FLAVOUR != kdir ]] || return 0
+	[[ $1 != @(root|user) && $K_FLAVOUR != kdir ]] || return 0
 	settle_version
 	[[ $1 == sphinx || ! -s $(kernel_dir).record ]] || return 0
 	[[ -n ${KSRC-} || -s $(source_dir).record ]] || source=1
