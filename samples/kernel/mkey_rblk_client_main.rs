@@ -3,14 +3,14 @@
 //! The client of a block device over RDMA, in Rust: the disk `/dev/rblk0`.
 //!
 //! Each request of the disk registers its pages, wherever they begin and end, and sends the rkey.
-//! After the reply it invalidates the rkey, and ends then. If the connection is lost, requests wait
-//! until a thread has connected again, and are sent once more.
+//! It ends after the reply, when the reply or the client has invalidated the rkey. If the connection
+//! is lost, requests wait until a thread has connected again, and are sent once more.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use kernel::{
     new_mutex, new_spinlock,
     prelude::*,
-    sync::{Arc, ArcBorrow, Mutex, SpinLock},
+    sync::{Arc, ArcBorrow, Mutex, SpinLock, SpinLockGuard},
     time::{delay::fsleep, Delta, Instant, Monotonic},
 };
 use kernel_ext::{
@@ -142,6 +142,7 @@ impl State {
         };
         let command = Command {
             write,
+            invalidate: true,
             tag: tag as u32,
             at,
             len,
@@ -166,26 +167,32 @@ impl Request for Submit {
     type Session = Arc<Client>;
     type Pages = Io<Client>;
 
-    fn done(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Client>>, done: Done<'_>) {
+    fn done(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Client>>, done: Done<'_>) {
         let mut state = qp.session().state.lock();
         let Some(slot) = state.slots.get_mut(wr.work.tag) else {
             return;
         };
         match (done.op, done.result) {
-            (Op::Invalidate, Ok(_)) => {
-                let io = wr.mr().and_then(|mr| mr.release());
-                let status = slot.status.take();
-                slot.free = Some(wr);
-                slot.busy = None;
-                drop(state);
-                if let Some(io) = io {
-                    io.end(if status == Some(0) { Ok(()) } else { Err(EIO) });
-                }
-            }
+            (Op::Invalidate, Ok(_)) => end(state, wr),
             // The reply may be faster than the completion of the send.
             (_, Ok(_)) if slot.status.is_some() => slot.sent = invalidate(wr, qp),
             _ => slot.sent = Some(wr),
         }
+    }
+}
+
+/// Ends the request of a command whose rkey is invalid.
+fn end(mut state: SpinLockGuard<'_, State>, mut wr: KBox<Wr<Submit>>) {
+    let Some(slot) = state.slots.get_mut(wr.work.tag) else {
+        return;
+    };
+    let io = wr.mr().and_then(|mr| mr.release());
+    let status = slot.status.take();
+    slot.free = Some(wr);
+    slot.busy = None;
+    drop(state);
+    if let Some(io) = io {
+        io.end(if status == Some(0) { Ok(()) } else { Err(EIO) });
     }
 }
 
@@ -200,21 +207,24 @@ fn invalidate(wr: KBox<Wr<Submit>>, qp: &Queue<Arc<Client>>) -> Option<KBox<Wr<S
     }
 }
 
-impl Receive {
-    /// Takes a reply.
-    fn take(&self, qp: &Queue<Arc<Client>>, len: u32) -> Result {
-        let reply = Reply::get(&self.message, len)?;
-        let mut state = qp.session().state.lock();
-        let slot = state.slots.get_mut(reply.tag as usize).ok_or(EINVAL)?;
-        if slot.busy.is_none() || slot.status.is_some() {
-            return Err(EINVAL);
-        }
-        slot.status = Some(reply.status);
-        if let Some(wr) = slot.sent.take() {
-            slot.sent = invalidate(wr, qp);
-        }
-        Ok(())
+/// Takes a reply.
+fn take(reply: Reply, qp: &Queue<Arc<Client>>, done: &Done<'_>) -> Result {
+    let mut state = qp.session().state.lock();
+    let slot = state.slots.get_mut(reply.tag as usize).ok_or(EINVAL)?;
+    if slot.busy.is_none() || slot.status.is_some() {
+        return Err(EINVAL);
     }
+    slot.status = Some(reply.status);
+    let Some(mut wr) = slot.sent.take() else {
+        return Ok(());
+    };
+    let proof = done.invalidated.as_ref();
+    if proof.is_some_and(|proof| wr.invalidated(proof)) {
+        end(state, wr);
+    } else {
+        slot.sent = invalidate(wr, qp);
+    }
+    Ok(())
 }
 
 impl Request for Receive {
@@ -223,8 +233,17 @@ impl Request for Receive {
 
     fn done(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Client>>, done: Done<'_>) {
         let Ok(len) = done.result else { return };
-        // The server sends no second reply before the command is ended and another one sent.
-        if wr.work.take(qp, len).is_err() || qp.post(wr, Op::Recv).is_err() {
+        let reply = match done.immediate {
+            // The data have come with it.
+            Some(tag) => Ok(Reply { tag, status: 0 }),
+            None => Reply::get(&wr.work.message, len),
+        };
+        // Posted before the request ends, because the reply to the next request needs a receive.
+        let next = reply.and_then(|reply| {
+            qp.post(wr, Op::Recv)?;
+            take(reply, qp, &done)
+        });
+        if next.is_err() {
             qp.fail();
         }
     }

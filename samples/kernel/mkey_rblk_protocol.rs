@@ -4,8 +4,10 @@
 //!
 //! The client connects and gives its name. The server tells its capacity when it accepts. The
 //! client sends commands, each with the rkey of the memory that the data are in or go to. The server
-//! reads or writes that memory, then replies. A command stays with the client until it invalidated
-//! the rkey.
+//! reads that memory, then replies by a message, which invalidates the rkey if the client allows
+//! that. Or it writes that memory by WRITE with immediate data: this is the reply, and the number is
+//! the tag. If it fails, it replies by a message. A command stays with the client until its rkey is
+//! invalid.
 
 use crate::kernel_ext::rdma::ulp::HostBuffer;
 use core::borrow::Borrow;
@@ -37,6 +39,8 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> {
 pub(crate) struct Command {
     /// The server reads the client's memory, and writes to its store.
     pub(crate) write: bool,
+    /// A message with the reply may invalidate the rkey.
+    pub(crate) invalidate: bool,
     /// The number of the command, which the reply repeats.
     pub(crate) tag: u32,
     /// The first byte on the disk.
@@ -54,7 +58,8 @@ impl Command {
 
     /// Writes the message.
     pub(crate) fn put(&self, to: &HostBuffer) -> Result {
-        to.write(0, &u32::from(self.write).to_be_bytes())?;
+        let flags = u32::from(self.write) | u32::from(self.invalidate) << 1;
+        to.write(0, &flags.to_be_bytes())?;
         to.write(4, &self.tag.to_be_bytes())?;
         to.write(8, &self.at.to_be_bytes())?;
         to.write(16, &self.len.to_be_bytes())?;
@@ -70,12 +75,13 @@ impl Command {
     pub(crate) fn get(from: &HostBuffer, len: u32) -> Result<Self> {
         let mut bytes = [0; Self::LEN];
         from.read(0, &mut bytes)?;
-        let write = u32::from_be_bytes(part(&bytes, 0)?);
-        if len as usize != Self::LEN || write > 1 {
+        let flags = u32::from_be_bytes(part(&bytes, 0)?);
+        if len as usize != Self::LEN || flags > 3 {
             return Err(EINVAL);
         }
         Ok(Self {
-            write: write == 1,
+            write: flags & 1 != 0,
+            invalidate: flags & 2 != 0,
             tag: u32::from_be_bytes(part(&bytes, 4)?),
             at: u64::from_be_bytes(part(&bytes, 8)?),
             len: u32::from_be_bytes(part(&bytes, 16)?),

@@ -4,9 +4,10 @@
 //!
 //! It listens at all addresses of the network namespace of `insmod`. For a command it moves the
 //! data between the block device and its buffers, and by RDMA READ or RDMA WRITE between these and
-//! the client's memory. Then it replies. The buffers are pages of the host, or device memory of any
-//! class. If they are in the memory of an NVMe controller, the controller reads and writes its own
-//! memory, and no byte passes through RAM between the disk and the packets.
+//! the client's memory. Then it replies; a WRITE has immediate data, and is the reply. The buffers
+//! are pages of the host, or device memory of any class. If they are in the memory of an NVMe
+//! controller, the controller reads and writes its own memory, and no byte passes through RAM
+//! between the disk and the packets.
 
 use kernel::{
     debugfs::Scope,
@@ -165,14 +166,18 @@ impl Job {
     }
 
     fn reply(mut wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, result: Result) -> Result {
-        let (message, tag) = (wr.work.message.clone(), wr.work.command.tag);
+        let (message, command) = (wr.work.message.clone(), wr.work.command);
+        let (tag, rkey) = (command.tag, command.rkey);
         let status = result
             .err()
             .map_or(0, |error| error.to_errno().unsigned_abs());
         Reply { tag, status }.put(&message)?;
         wr.clear();
         wr.add(&message, 0, Reply::LEN)?;
-        Self::post(wr, qp, Op::Send)
+        match command.invalidate {
+            true => Self::post(wr, qp, Op::SendInvalidate(rkey)),
+            false => Self::post(wr, qp, Op::Send),
+        }
     }
 
     /// Begins the command in `message` when there are buffers, or replies that it is refused.
@@ -225,8 +230,7 @@ impl Request for Job {
         let next = match done.op {
             Op::Recv => Self::start(wr, qp, len),
             Op::Read(_) => Self::transfer(wr, qp),
-            Op::Send => Self::end(wr, qp),
-            _ => Self::reply(wr, qp, Ok(())),
+            _ => Self::end(wr, qp),
         };
         if next.is_err() {
             qp.fail();
@@ -238,6 +242,7 @@ impl Transfer for Job {
     fn moved(wr: KBox<Wr<Self>>, qp: &Queue<Arc<Session>>, result: Result) {
         let Command {
             write,
+            tag,
             len,
             addr,
             rkey,
@@ -249,7 +254,8 @@ impl Transfer for Job {
             false => moved.device.add(len.into(), ordering::Relaxed),
         }
         let next = match result {
-            Ok(()) if !write => Self::post(wr, qp, Op::Write(Remote { addr, rkey })),
+            // This is the reply, too.
+            Ok(()) if !write => Self::post(wr, qp, Op::WriteImmediate(Remote { addr, rkey }, tag)),
             result => Self::reply(wr, qp, result),
         };
         if next.is_err() {

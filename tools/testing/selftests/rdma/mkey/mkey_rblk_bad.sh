@@ -17,7 +17,7 @@ source "$(dirname "$0")/rblk.sh" 2>/dev/null || source "$(dirname "$0")/lib/rblk
 store=/dev/ram0
 sectors=65536
 asks=(nameless range empty short long garbage read-rkey write-rkey deregister flood invalidate write)
-serves=(none short long unsolicited twice invalidated invalidated-short crossed beyond between stale)
+serves=(none short long unsolicited twice immediate invalidated invalidated-short crossed beyond between stale)
 
 bad() { # N ask|serve ARGUMENT...
 	in_ns "$1" "$here/mkey_rblk_peer" "$2" "$(address_of 1)" "${@:3}"

@@ -182,6 +182,7 @@ static void post(enum ibv_wr_opcode op, const void *bytes, uint32_t length, uint
 		.wr_id = DEPTH,
 		.opcode = op,
 		.send_flags = bytes ? IBV_SEND_INLINE : 0,
+		.imm_data = htobe32(4096),	/* no command has that tag */
 		.sg_list = &sge,
 		.num_sge = 1,
 	}, *bad;
@@ -385,6 +386,14 @@ static void serve_twice(void)
 	reply_to_none();
 }
 
+/* the number of a write is that of no command */
+static void serve_immediate(void)
+{
+	command();
+	post(IBV_WR_RDMA_WRITE_WITH_IMM, NULL, 0, 0, 0);
+	expect_end();
+}
+
 /* invalidates the rkey with a reply, or with what is none */
 static void serve_invalidated(void)
 {
@@ -473,6 +482,7 @@ static const struct {
 	{ "serve.long", serve_long },
 	{ "serve.unsolicited", serve_unsolicited },
 	{ "serve.twice", serve_twice },
+	{ "serve.immediate", serve_immediate },
 	{ "serve.invalidated", serve_invalidated },
 	{ "serve.invalidated-short", serve_invalidated_short },
 	{ "serve.crossed", serve_crossed },
