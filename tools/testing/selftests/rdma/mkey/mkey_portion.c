@@ -56,61 +56,45 @@ static int portion_bind(FIXTURE_DATA(portion) *self, uint32_t rkey)
 static struct mkt_wr portion_wr(FIXTURE_DATA(portion) *self, enum mkt_op op, uint32_t rkey)
 {
 	bool atomic = op == MKT_FETCH_ADD || op == MKT_CMP_SWAP || op == MKT_ATOMIC_WRITE;
+	struct mkt_wr wr = mkt_plain_wr(&self->s, 0, op, atomic ? 8 : LENGTH, 0, rkey);
 
+	wr.num_sge = op != MKT_FLUSH;
+	wr.flush_length = LENGTH;
+	return wr;
+}
+
+/* a request of side 1 whose SGE has @lkey */
+static struct mkt_wr portion_local_wr(FIXTURE_DATA(portion) *self, enum mkt_op op, uint32_t lkey)
+{
 	return (struct mkt_wr){
 		.op = op,
-		.sge[0] = {
-			.addr = self->s.plain[0].addr,
-			.length = atomic ? 8 : LENGTH,
-			.lkey = self->s.plain[0].mr->lkey,
-		},
-		.num_sge = op != MKT_FLUSH,
-		.rkey = rkey,
-		.flush_length = LENGTH,
+		.sge[0] = { .length = LENGTH, .lkey = lkey },
+		.num_sge = 1,
+		.remote_addr = self->s.plain[0].addr,
+		.rkey = self->s.plain[0].mr->rkey,
 	};
 }
 
-/* the status of each request of a peer by @rkey is @status */
-static int portion_peer(FIXTURE_DATA(portion) *self, uint32_t rkey, int status)
+/* each request that names @key succeeds if it @works; rxe tells a peer why not */
+static int portion_used(FIXTURE_DATA(portion) *self, uint32_t key, bool works)
 {
-	static const enum mkt_op ops[] = {
-		MKT_WRITE, MKT_READ, MKT_FETCH_ADD, MKT_CMP_SWAP, MKT_ATOMIC_WRITE, MKT_FLUSH,
+	static const struct {
+		unsigned int side;
+		enum mkt_op op;
+	} uses[] = {
+		{ 0, MKT_WRITE }, { 0, MKT_READ }, { 0, MKT_FETCH_ADD }, { 0, MKT_CMP_SWAP },
+		{ 0, MKT_ATOMIC_WRITE }, { 0, MKT_FLUSH }, { 1, MKT_WRITE }, { 1, MKT_READ },
 	};
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(ops); i++) {
-		struct mkt_wr wr = portion_wr(self, ops[i], rkey);
-		int got = mkt_status(&self->s.pair, 0, &wr);
+	for (i = 0; i < ARRAY_SIZE(uses); i++) {
+		unsigned int side = uses[i].side;
+		struct mkt_wr wr = side ? portion_local_wr(self, uses[i].op, key) :
+					  portion_wr(self, uses[i].op, key);
+		int got = mkt_status(&self->s.pair, side, &wr);
 
-		if (got != status) {
-			mkt_diag("%s by %#x: %s", mkt_op_name(ops[i]), rkey,
-				 ibv_wc_status_str(got));
-			return EBADMSG;
-		}
-		if (got && mkt_pair_recover(&self->s.pair))
-			return EIO;
-	}
-	return 0;
-}
-
-/* requests of side 1 whose SGE has @lkey succeed if it @works; rxe tells no reason */
-static int portion_local(FIXTURE_DATA(portion) *self, uint32_t lkey, bool works)
-{
-	static const enum mkt_op ops[] = { MKT_WRITE, MKT_READ };
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(ops); i++) {
-		struct mkt_wr wr = {
-			.op = ops[i],
-			.sge[0] = { .length = LENGTH, .lkey = lkey },
-			.num_sge = 1,
-			.remote_addr = self->s.plain[0].addr,
-			.rkey = self->s.plain[0].mr->rkey,
-		};
-		int got = mkt_status(&self->s.pair, 1, &wr);
-
-		if (!got != works) {
-			mkt_diag("%s of %#x: %s", mkt_op_name(ops[i]), lkey,
+		if (!got != works || (got && !side && got != IBV_WC_REM_ACCESS_ERR)) {
+			mkt_diag("%s of side %u by %#x: %s", mkt_op_name(uses[i].op), side, key,
 				 ibv_wc_status_str(got));
 			return EBADMSG;
 		}
@@ -132,10 +116,8 @@ static void portion_changed(struct __test_metadata *_metadata, FIXTURE_DATA(port
 	EXPECT_EQ(0, ibmkey_query(self->key, &info));
 	EXPECT_EQ(self->key->rkey, info.rkey);
 	EXPECT_EQ(self->key->lkey, info.lkey);
-	ASSERT_EQ(0, portion_peer(self, old, IBV_WC_REM_ACCESS_ERR));
-	ASSERT_EQ(0, portion_local(self, old, false));
-	ASSERT_EQ(0, portion_peer(self, self->key->rkey, IBV_WC_SUCCESS));
-	ASSERT_EQ(0, portion_local(self, self->key->lkey, true));
+	ASSERT_EQ(0, portion_used(self, old, false));
+	ASSERT_EQ(0, portion_used(self, self->key->rkey, true));
 }
 
 TEST_F(portion, a_bind_keeps_or_sets_it)
@@ -144,7 +126,7 @@ TEST_F(portion, a_bind_keeps_or_sets_it)
 
 	ASSERT_EQ(0, portion_bind(self, 0));
 	EXPECT_EQ(old, self->key->rkey);
-	EXPECT_EQ(0, portion_peer(self, old, IBV_WC_SUCCESS));
+	EXPECT_EQ(0, portion_used(self, old, true));
 	ASSERT_EQ(0, portion_bind(self, ibv_inc_rkey(old)));
 	EXPECT_EQ(ibv_inc_rkey(old), self->key->rkey);
 	portion_changed(_metadata, self, old);
@@ -154,7 +136,7 @@ TEST_F(portion, a_bind_keeps_or_sets_it)
 	/* another key's rkey is refused and changes nothing */
 	EXPECT_EQ(EINVAL, portion_bind(self, old ^ 0x100));
 	EXPECT_EQ(old ^ 0x80, self->key->rkey);
-	EXPECT_EQ(0, portion_peer(self, self->key->rkey, IBV_WC_SUCCESS));
+	EXPECT_EQ(0, portion_used(self, self->key->rkey, true));
 }
 
 TEST_F(portion, an_unbind_changes_it)
