@@ -4,9 +4,8 @@
  * and several threads and queue pairs.
  * sets: long smp
  */
-#include <pthread.h>
-
 #include "mlx5dv_test.h"
+#include "slow.h"
 
 /* LOCAL_INV ends the validity of the lkey; a request with the same lkey restores it. */
 TEST_F(mlx5dv, invalidate_and_configure_again)
@@ -40,6 +39,14 @@ TEST_F(mlx5dv, invalidate_and_configure_again)
 	EXPECT_EQ(IBV_WC_SUCCESS, peer_reads(self));
 }
 
+/* a WRITE of the 64 bytes of the mkey, whose wr_id is 1 */
+static int post_write(FIXTURE_DATA(mlx5dv) *self, size_t to)
+{
+	ibv_wr_start(self->qpx);
+	add_write(self, 1, 64, to);
+	return ibv_wr_complete(self->qpx);
+}
+
 /* A peer invalidates an mkey without a remote access flag only if the mkey was created for that. */
 TEST_F(mlx5dv, invalidation_by_a_peer)
 {
@@ -56,9 +63,7 @@ TEST_F(mlx5dv, invalidation_by_a_peer)
 	ASSERT_EQ(0, mkt_exec(&self->pair, 1, &send, &recv, &result));
 	EXPECT_NE(IBV_WC_SUCCESS, result.recv_status);
 	ASSERT_EQ(0, mkt_pair_recover(&self->pair));
-	ibv_wr_start(self->qpx);
-	add_write(self, 1, 64, 0);
-	ASSERT_EQ(0, ibv_wr_complete(self->qpx));
+	ASSERT_EQ(0, post_write(self, 0));
 	EXPECT_EQ(IBV_WC_RDMA_WRITE, completed(self, 1));
 
 	EXPECT_EQ(0, mlx5dv_destroy_mkey(self->mkey));
@@ -70,9 +75,7 @@ TEST_F(mlx5dv, invalidation_by_a_peer)
 	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7));
 	ASSERT_EQ(0, mkt_exec(&self->pair, 1, &send, &recv, &result));
 	EXPECT_EQ(IBV_WC_SUCCESS, result.recv_status);
-	ibv_wr_start(self->qpx);
-	add_write(self, 1, 64, 0);
-	ASSERT_EQ(0, ibv_wr_complete(self->qpx));
+	ASSERT_EQ(0, post_write(self, 0));
 	ASSERT_EQ(0, mkt_poll(&self->pair.end[0], &wc));
 	/* rxe may flush a request before it reports why it failed */
 	EXPECT_NE(IBV_WC_SUCCESS, wc.status);
@@ -80,11 +83,23 @@ TEST_F(mlx5dv, invalidation_by_a_peer)
 	/* the same lkey and rkey again */
 	ASSERT_EQ(0, bind_list(self, IBV_ACCESS_LOCAL_WRITE, 1, &sge));
 	EXPECT_EQ(MLX5DV_WC_UMR, completed(self, 7));
-	ibv_wr_start(self->qpx);
-	add_write(self, 1, 64, 1024);
-	ASSERT_EQ(0, ibv_wr_complete(self->qpx));
+	ASSERT_EQ(0, post_write(self, 1024));
 	EXPECT_EQ(IBV_WC_RDMA_WRITE, completed(self, 1));
 	EXPECT_EQ(0, memcmp(self->dst + 1024, self->src + 5000, 64));
+}
+
+/* the opcode of the next completion, or -1 if it is not a success with this wr_id */
+static int polled(struct ibv_cq_ex *cq, uint64_t wr_id)
+{
+	struct ibv_poll_cq_attr poll = {};
+	int opcode = -1;
+
+	if (!mkt_until(!ibv_start_poll(cq, &poll)))
+		return -1;
+	if (cq->status == IBV_WC_SUCCESS && cq->wr_id == wr_id)
+		opcode = ibv_wc_read_opcode(cq);
+	ibv_end_poll(cq);
+	return opcode;
 }
 
 /* A window on the same QP completes as a window, also in an extended CQ without lengths. */
@@ -101,10 +116,8 @@ TEST_F(mlx5dv, completions_of_windows)
 	};
 	struct ibv_mw *mw = ibv_alloc_mw(self->dev[0].pd, IBV_MW_TYPE_2);
 	struct mkt_qp *end = &self->pair.end[0];
-	const unsigned int want[] = { MLX5DV_WC_UMR, IBV_WC_BIND_MW };
-	struct ibv_poll_cq_attr poll = {};
 	struct ibv_cq_ex *cq;
-	int i, tries, err;
+	int i;
 
 	ASSERT_NE(NULL, mw);
 	ASSERT_NE(NULL, info.mr);
@@ -128,23 +141,8 @@ TEST_F(mlx5dv, completions_of_windows)
 		ASSERT_EQ(0, ibv_wr_complete(self->qpx));
 		mw->rkey = ibv_inc_rkey(mw->rkey);
 
-		for (tries = 0, err = ENOENT; err == ENOENT && tries < MKT_STALL_PAUSES; tries++) {
-			usleep(1000);
-			err = ibv_start_poll(cq, &poll);
-		}
-		ASSERT_EQ(0, err);
-		EXPECT_EQ(IBV_WC_SUCCESS, cq->status);
-		EXPECT_EQ(want[0], ibv_wc_read_opcode(cq));
-		ibv_end_poll(cq);
-		for (tries = 0, err = ENOENT; err == ENOENT && tries < MKT_STALL_PAUSES; tries++) {
-			usleep(1000);
-			err = ibv_start_poll(cq, &poll);
-		}
-		ASSERT_EQ(0, err);
-		EXPECT_EQ(IBV_WC_SUCCESS, cq->status);
-		EXPECT_EQ(2, cq->wr_id);
-		EXPECT_EQ(want[1], ibv_wc_read_opcode(cq));
-		ibv_end_poll(cq);
+		EXPECT_EQ(MLX5DV_WC_UMR, polled(cq, 1));
+		EXPECT_EQ(IBV_WC_BIND_MW, polled(cq, 2));
 		/* in either order */
 		if (!i)
 			EXPECT_EQ(0, ibv_dealloc_mw(mw));
@@ -165,31 +163,32 @@ struct poster {
 	FIXTURE_DATA(mlx5dv) *self;
 	struct mlx5dv_mkey *mkey;
 	unsigned int rounds;
-	int err;
+	struct slow_thread thread;
 };
 
-static void *post_many(void *arg)
+static int post_list(struct poster *poster, uint16_t num, struct ibv_sge *sge)
+{
+	FIXTURE_DATA(mlx5dv) *self = poster->self;
+
+	ibv_wr_start(self->qpx);
+	next(self, 1);
+	mlx5dv_wr_mr_list(self->mqp, poster->mkey, 0, num, sge);
+	return ibv_wr_complete(self->qpx);
+}
+
+static int post_many(void *arg)
 {
 	struct poster *poster = arg;
-	FIXTURE_DATA(mlx5dv) *self = poster->self;
-	unsigned int round, tries, i;
 	struct ibv_sge sge[30];
+	unsigned int round, i;
+	int err = 0;
 
-	for (round = 0; round < poster->rounds && !poster->err; round++) {
-		/* every other description does not fit into the request */
-		for (i = 0; i < 30; i++)
-			sge[i] = range(self, 8 * i, 8);
-		poster->err = ENOSPC;
-		for (tries = 0; poster->err == ENOSPC && tries < MKT_STALL_PAUSES; tries++) {
-			if (tries)
-				usleep(1000);
-			ibv_wr_start(self->qpx);
-			next(self, 1);
-			mlx5dv_wr_mr_list(self->mqp, poster->mkey, 0, round % 2 ? 30 : 2, sge);
-			poster->err = ibv_wr_complete(self->qpx);
-		}
-	}
-	return NULL;
+	for (i = 0; i < 30; i++)
+		sge[i] = range(poster->self, 8 * i, 8);
+	/* every other description does not fit into the request */
+	for (round = 0; round < poster->rounds && !err; round++)
+		mkt_until((err = post_list(poster, round % 2 ? 30 : 2, sge)) != ENOSPC);
+	return err;
 }
 
 /* Two threads on one QP, with one mkey each. Requests are refused while the queue is full. */
@@ -197,8 +196,6 @@ TEST_F(mlx5dv, threads)
 {
 	unsigned int i, done = 0, rounds = mkt_scale(500, 50);
 	struct poster poster[2] = {};
-	pthread_t thread[2];
-	struct ibv_wc wc;
 
 	for (i = 0; i < 2; i++) {
 		poster[i].self = self;
@@ -206,16 +203,14 @@ TEST_F(mlx5dv, threads)
 		poster[i].mkey = create_mkey(&self->dev[0],
 					     MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT, 30);
 		ASSERT_NE(NULL, poster[i].mkey);
-		ASSERT_EQ(0, pthread_create(&thread[i], NULL, post_many, &poster[i]));
+		ASSERT_EQ(0, slow_thread_create(&poster[i].thread));
+		slow_run(&poster[i].thread, post_many, &poster[i]);
 	}
-	for (done = 0; done < 2 * rounds; done++) {
-		ASSERT_EQ(0, mkt_poll(&self->pair.end[0], &wc));
-		ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
-		ASSERT_EQ(MLX5DV_WC_UMR, wc.opcode);
-	}
+	for (done = 0; done < 2 * rounds; done++)
+		ASSERT_EQ(MLX5DV_WC_UMR, completed(self, 1));
 	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(0, pthread_join(thread[i], NULL));
-		EXPECT_EQ(0, poster[i].err);
+		EXPECT_EQ(0, slow_join(&poster[i].thread));
+		slow_thread_end(&poster[i].thread);
 		EXPECT_EQ(0, mlx5dv_destroy_mkey(poster[i].mkey));
 	}
 }
