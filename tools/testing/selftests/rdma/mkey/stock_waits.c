@@ -4,7 +4,7 @@
  * to its memory on demand waits for a page. It needs no ib_mkey; an access by a key, or by a
  * window over one, does. The page does not arrive before that is done. Where rxe waits for the
  * access, it does so for 50 seconds, and then frees what the access uses. A change of a key waits
- * for the access, until the process is killed.
+ * for the access, until the process is killed, and other devices can be removed meanwhile.
  * needs: on-demand
  *
  * The access holds the lock of the address space. So a child has the memory, and the parent looks
@@ -16,6 +16,7 @@
 #include <rdma/ib_user_verbs.h>
 
 #include "raw.h"
+#include "request.h"
 #include "waits.h"
 
 #define SIZE (16 * PAGE)
@@ -32,6 +33,8 @@ enum end {
 	INVALIDATE_MW,
 	BIND_MW,
 	BIND_KEY,
+	UNBIND_KEY,
+	REQUESTS_KEY,
 	DEREG_KEY,
 	CLOSE,
 	NOTHING,
@@ -49,6 +52,8 @@ struct waits_child {
 	struct ibv_mr *plain;	/* side 0 */
 	struct ibv_mw *mw;	/* over mr or over key, of type 2 or 1 */
 	struct ibv_mr *key;	/* over mr */
+	struct mkt_request text;	/* to bind it by a request */
+	struct slow_thread thread;
 	uint8_t bytes[PAGE];
 };
 
@@ -64,6 +69,7 @@ FIXTURE(waits)
 FIXTURE_VARIANT(waits)
 {
 	enum access by;
+	enum mkt_op op;		/* of BY_KEY, instead of a WRITE */
 	enum end end;
 	bool over_key;	/* the window is over a key */
 	bool own;	/* the process serves its pages */
@@ -114,6 +120,14 @@ FIXTURE_VARIANT_ADD(waits, bind_mw_key) {
 FIXTURE_VARIANT_ADD(waits, close_file) { .by = BY_WRITE, .end = CLOSE, .unmap = true };
 /* calls that wait for the page, or a process that makes none */
 FIXTURE_VARIANT_ADD(waits, bind_key) { .by = BY_KEY, .end = BIND_KEY, .stays = true };
+FIXTURE_VARIANT_ADD(waits, bind_key_read) {
+	.by = BY_KEY, .op = MKT_READ, .end = BIND_KEY, .stays = true,
+};
+FIXTURE_VARIANT_ADD(waits, bind_key_atomic) {
+	.by = BY_KEY, .op = MKT_FETCH_ADD, .end = BIND_KEY, .stays = true,
+};
+FIXTURE_VARIANT_ADD(waits, unbind_key) { .by = BY_KEY, .end = UNBIND_KEY, .stays = true };
+FIXTURE_VARIANT_ADD(waits, requests_key) { .by = BY_KEY, .end = REQUESTS_KEY, .stays = true };
 FIXTURE_VARIANT_ADD(waits, dereg_key) { .by = BY_KEY, .end = DEREG_KEY, .stays = true };
 FIXTURE_VARIANT_ADD(waits, own_bind_key) {
 	.by = BY_KEY, .end = BIND_KEY, .own = true, .stays = true,
@@ -196,20 +210,24 @@ static int waits_open(struct waits_child *c, unsigned int flags)
 }
 
 /* binds the key to all of the memory */
-static int waits_bind(struct waits_child *c)
+static int waits_bind(void *arg)
 {
+	struct waits_child *c = arg;
+
 	return mkt_bind_range(c->key, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND, c->mr,
 			      (uintptr_t)c->map, SIZE);
 }
 
 /*
- * Begins an access to a page of side 1. With @unmap, no ring is mapped when it begins. With
- * @over_key, the window is over a key.
+ * Begins an access to a page of side 1. With unmap, no ring is mapped when it begins. With
+ * over_key, the window is over a key.
  */
-static int waits_begin(struct waits_child *c, enum access by, bool unmap, bool over_key)
+static int waits_begin(struct waits_child *c, const FIXTURE_VARIANT(waits) *variant)
 {
+	enum access by = variant->by;
+	bool unmap = variant->unmap, over_key = variant->over_key;
 	struct mkt_wr write = {
-		.op = MKT_WRITE,
+		.op = variant->op ?: MKT_WRITE,
 		.sge[0] = { (uintptr_t)c->bytes, 8, c->plain->lkey },
 		.num_sge = 1,
 		.remote_addr = (uintptr_t)c->map,
@@ -230,7 +248,8 @@ static int waits_begin(struct waits_child *c, enum access by, bool unmap, bool o
 	if (by == BY_KEY || over_key) {
 		/* younger than the queue pair: it is destroyed first */
 		c->key = ibmkey_alloc(c->dev[1].pd, 1);
-		if (!c->key || waits_bind(c))
+		if (!c->key || waits_bind(c) || slow_thread_create(&c->thread) ||
+		    mkt_request_init(&c->text, c->dev[1].pd, PAGE))
 			return EIO;
 		write.rkey = c->key->rkey;
 		write.remote_addr = 0;
@@ -287,6 +306,27 @@ static int waits_outcome(struct mkt_qp *qp, enum end end)
 	return ibv_query_qp(qp->qp, &attr, IBV_QP_STATE, &init) ? -1 : (int)attr.qp_state;
 }
 
+/*
+ * Binds the key by a call, and by several requests behind it. The first of them executes, and waits
+ * for the call for two seconds.
+ */
+static int waits_requests(struct waits_child *c)
+{
+	struct ibmkey_wr wr;
+	unsigned int i;
+	int err = 0;
+
+	slow_run(&c->thread, waits_bind, c);
+	usleep(300000);
+	mkt_request_range(&c->text, 0, (struct ibmkey_range){
+		.addr = (uintptr_t)c->map, .length = SIZE, .lkey = c->mr->lkey,
+	});
+	wr = mkt_request_wr(&c->text, c->key);
+	for (i = 0; i < 4 && !err; i++)
+		err = ibmkey_post_bind(c->qp[1].qp, &wr, i, IBV_SEND_SIGNALED);
+	return err ?: slow_join(&c->thread);
+}
+
 static int waits_end(struct waits_child *c, enum end end)
 {
 	struct mkt_wr inv = { .op = MKT_LOCAL_INV };
@@ -317,6 +357,10 @@ static int waits_end(struct waits_child *c, enum end end)
 		return 0;
 	case BIND_KEY:
 		return waits_bind(c);
+	case UNBIND_KEY:
+		return ibmkey_unbind(c->key);
+	case REQUESTS_KEY:
+		return waits_requests(c);
 	case DEREG_KEY:
 		return ibv_dereg_mr(c->key);
 	case CLOSE:
@@ -348,7 +392,7 @@ static void waits_child(FIXTURE_DATA(waits) *self, const FIXTURE_VARIANT(waits) 
 	}
 	err = waits_open(&c, variant->by == BY_DATAGRAM ? MKT_QP_UD : MKT_QP_LOSSY);
 	if (!err)
-		err = waits_begin(&c, variant->by, variant->unmap, variant->over_key);
+		err = waits_begin(&c, variant);
 	if (err) {
 		mkt_diag("no access: %s", strerror(err));
 		_exit(12);
@@ -428,6 +472,9 @@ static bool waits_run(const char *command, unsigned int seconds)
 	"ip netns exec mkt_wait$i "								\
 	"rdma link add mkt_wait$i type rxe netdev mkt_wait$i || exit; done; sleep 3"
 
+static const char other_device[] =
+	"rdma link add mkt_other type rxe netdev lo && rdma link delete mkt_other";
+
 static const char peer_is_gone[] =
 	"while ip -n mkt_wait0 link show mkt_wait0; do sleep 0.1; done >/dev/null 2>&1";
 
@@ -471,6 +518,14 @@ TEST_F(waits, ends)
 		 * The library unmaps the queues of a queue pair. That waits for the page up to
 		 * Linux 7.2, where a fault keeps the lock of the address space.
 		 */
+		if (variant->end != DESTROY_QP_LIBRARY)
+			EXPECT_FALSE(atomic_load(&shared->done));
+		/*
+		 * The debug kernel takes half a minute for this. A request is not killed while it
+		 * waits then.
+		 */
+		if (variant->by == BY_KEY && variant->end != REQUESTS_KEY && !geteuid())
+			EXPECT_TRUE(waits_run(other_device, 20 * PATIENCE_SECONDS));
 		if (variant->end != DESTROY_QP_LIBRARY)
 			EXPECT_FALSE(atomic_load(&shared->done));
 	} else {
