@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * subject: Requests that bind and invalidate keys while an access waits for a page: what waits
- * for what, what is executed once, and what is left if the queue pair or the process goes.
+ * for what, what is executed once, and what is left if the queue pair goes. stock_waits kills a
+ * process with such requests.
  * needs: on-demand kprobes netem
  */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #include "calls.h"
 #include "raw.h"
@@ -37,6 +36,12 @@ static struct ibmkey_range slow_plain(struct slow_test *t, uint64_t length)
 	return slow_range(t->s.plain[0].addr, length, t->s.plain[0].mr);
 }
 
+/* @length bytes from page @page on, of memory on demand of side 0 */
+static struct ibmkey_range slow_late(struct slow_test *t, unsigned int page, uint64_t length)
+{
+	return slow_range(slow_page(t, page), length, t->mr[0]);
+}
+
 /* binds @key to a range of side 0 */
 static int slow_bind_range(struct ibv_mr *key, struct ibmkey_range range)
 {
@@ -55,6 +60,14 @@ static int slow_post_bind(struct mkt_qp *qp, const struct ibmkey_wr *wr, uint64_
 	return ibmkey_post_bind(qp->qp, wr, wr_id, IBV_SEND_SIGNALED);
 }
 
+/* binds the key to @range by a request of @qp; returns its status */
+static int slow_bind_by(struct slow_test *t, struct mkt_qp *qp, struct ibmkey_range range)
+{
+	struct ibmkey_wr wr = slow_bind(t, range);
+
+	return mkt_request_status(qp, &wr);
+}
+
 /* the length of the key's layout */
 static uint64_t slow_bound(struct slow_test *t)
 {
@@ -70,6 +83,19 @@ static int slow_write(struct slow_test *t, struct mkt_pair *pair, unsigned int s
 	struct mkt_wr wr = mkt_plain_wr(&t->s, side, MKT_WRITE, 8, addr, rkey);
 
 	return mkt_post_send(&pair->end[side], &wr, 1);
+}
+
+/* starts a WRITE of side 1 through the key; @waiting accesses wait for pages then */
+static int slow_access(struct slow_test *t, struct mkt_pair *pair, unsigned int waiting)
+{
+	return slow_write(t, pair, 1, 0, t->s.key[0]->rkey) ?: mkt_slow_wait(&t->slow, waiting);
+}
+
+/* lets all pages arrive; returns 0 if the accesses of both queue pairs of side 1 succeed */
+static int slow_accessed(struct slow_test *t)
+{
+	mkt_slow_hold(&t->slow, false);
+	return slow_status(&t->s.pair.end[1], 1) ?: slow_status(&t->other.end[1], 1);
 }
 
 /*
@@ -119,14 +145,12 @@ TEST_F(slow_request, a_layout_too_short_for_the_next_packet)
 	struct ibv_mr *key = s->key[0];
 	struct mkt_wr read = mkt_plain_wr(s, 1, MKT_READ, 2048, PAGE - 1024, key->rkey);
 	struct ibmkey_refused_access access = {};
-	struct ibmkey_wr wr;
 
-	ASSERT_EQ(0, slow_bind_range(key, slow_range(slow_page(t, 0), 2 * PAGE, t->mr[0])));
+	ASSERT_EQ(0, slow_bind_range(key, slow_late(t, 0, 2 * PAGE)));
 	mkt_slow_hold(&t->slow, true);
 	ASSERT_EQ(0, mkt_post_send(&s->pair.end[1], &read, 1));
 	ASSERT_EQ(0, mkt_slow_wait(&t->slow, 1));
-	wr = slow_bind(t, slow_plain(t, PAGE));
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&t->other.end[0], &wr));
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_bind_by(t, &t->other.end[0], slow_plain(t, PAGE)));
 	mkt_slow_hold(&t->slow, false);
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, slow_status(&s->pair.end[1], 1));
 	ASSERT_EQ(0, ibmkey_query_refused_access(key, &access));
@@ -142,32 +166,24 @@ TEST_F(slow_request, old_bindings_share_one_deadline)
 {
 	struct slow_test *t = &self->t;
 	struct mkt_pair *pair[2] = { &t->s.pair, &t->other };
-	struct ibmkey_wr wr;
+	struct mkt_qp *qp = &t->other.end[0];
 	unsigned int i;
 	int err = 0;
 
 	mkt_slow_hold(&t->slow, true);
-	for (i = 0; i < 2 && !err; i++) {
-		wr = slow_bind(t, slow_range(slow_page(t, i), OLD, t->mr[0]));
-		err = mkt_request_status(&t->other.end[0], &wr) ?:
-		      slow_write(t, pair[i], 1, 0, t->s.key[0]->rkey) ?:
-		      mkt_slow_wait(&t->slow, i + 1);
-	}
+	for (i = 0; i < 2 && !err; i++)
+		err = slow_bind_by(t, qp, slow_late(t, i, OLD)) ?: slow_access(t, pair[i], i + 1);
 	ASSERT_EQ(0, err);
-	wr = slow_bind(t, slow_plain(t, NEW));
-	EXPECT_EQ(0, mkt_request_status(&t->other.end[0], &wr));
+	EXPECT_EQ(0, slow_bind_by(t, qp, slow_plain(t, NEW)));
 	slow_run(&t->thread[0], slow_dereg, t->mr[0]);
 	usleep(1000000);
 	mkt_slow_pass(&t->slow);
 	usleep(1500000);
-	mkt_slow_hold(&t->slow, false);
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_accessed(t));
 	err = slow_join(&t->thread[0]);
 	EXPECT_EQ(EBUSY, err);
 	if (!err)
 		t->mr[0] = NULL;
-	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&pair[i]->end[1], 1));
-	}
 }
 
 /*
@@ -190,16 +206,10 @@ static int slow_unbind(void *arg)
 static int slow_replace(struct slow_test *t, struct mkt_pair *pair,
 			const struct ibv_mr *low, uint64_t at, unsigned int waiting)
 {
-	struct ibmkey_wr wr = slow_bind(t, slow_range(at, OLD, low));
-	int err;
+	struct mkt_qp *qp = &t->other.end[0];
 
-	err = mkt_request_status(&t->other.end[0], &wr) ?:
-	      slow_write(t, pair, 1, 0, t->s.key[0]->rkey) ?:
-	      mkt_slow_wait(&t->slow, waiting);
-	if (err)
-		return err;
-	wr = slow_bind(t, slow_plain(t, NEW));
-	return mkt_request_status(&t->other.end[0], &wr);
+	return slow_bind_by(t, qp, slow_range(at, OLD, low)) ?: slow_access(t, pair, waiting) ?:
+	       slow_bind_by(t, qp, slow_plain(t, NEW));
 }
 
 /*
@@ -210,34 +220,26 @@ static int slow_replace(struct slow_test *t, struct mkt_pair *pair,
 TEST_F(slow_request, an_unbind_waits_for_no_later_binding)
 {
 	struct slow_test *t = &self->t;
-	struct mkt_pair *pair[2] = { &t->s.pair, &t->other };
 	struct ibv_mr *low = ibmkey_alloc(t->s.dev[0].pd, 1);
 	struct ibv_mr *holder = ibmkey_alloc(t->s.dev[0].pd, 1);
-	struct ibmkey_range range;
 	struct slow_thread *thread = &t->thread[0];
-	unsigned int i;
 
 	ASSERT_NE(NULL, low);
 	ASSERT_NE(NULL, holder);
-	range = slow_range(slow_page(t, 0), 2 * PAGE, t->mr[0]);
-	ASSERT_EQ(0, slow_bind_range(low, range));
-	range = slow_range(0, OLD, low);
-	ASSERT_EQ(0, slow_bind_range(holder, range));
+	ASSERT_EQ(0, slow_bind_range(low, slow_late(t, 0, 2 * PAGE)));
+	ASSERT_EQ(0, slow_bind_range(holder, slow_range(0, OLD, low)));
 	mkt_slow_hold(&t->slow, true);
-	ASSERT_EQ(0, slow_replace(t, pair[0], low, 0, 1));
+	ASSERT_EQ(0, slow_replace(t, &t->s.pair, low, 0, 1));
 	EXPECT_EQ(EBUSY, slow_unbind(low));
 	EXPECT_EQ(0, slow_unbind(holder));
 	slow_run(thread, slow_unbind, low);
 	/* it waits for the binding that has been replaced */
 	EXPECT_TRUE(slow_sleeps(thread));
-	EXPECT_EQ(0, slow_replace(t, pair[1], low, PAGE, 2));
+	EXPECT_EQ(0, slow_replace(t, &t->other, low, PAGE, 2));
 	mkt_slow_pass(&t->slow);
 	EXPECT_TRUE(slow_returns(thread, 1000 * MKT_STALL_SECONDS));
-	mkt_slow_hold(&t->slow, false);
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_accessed(t));
 	EXPECT_EQ(EBUSY, slow_join(thread));
-	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&pair[i]->end[1], 1));
-	}
 	EXPECT_EQ(0, ibv_dereg_mr(holder));
 	EXPECT_EQ(0, ibv_dereg_mr(low));
 }
@@ -256,12 +258,9 @@ TEST_F(slow_request, a_bind_of_several_drops_all_old_bindings)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		struct ibmkey_range page = slow_range(slow_page(t, i), PAGE,
-						      t->mr[0]);
-
 		low[i] = ibmkey_alloc(t->s.dev[0].pd, 1);
 		ASSERT_NE(NULL, low[i]);
-		ASSERT_EQ(0, slow_bind_range(low[i], page));
+		ASSERT_EQ(0, slow_bind_range(low[i], slow_late(t, i, PAGE)));
 		bind[i] = (struct ibmkey_bind) {
 			.mkey = low[i],
 			.kind = IBMKEY_LIST,
@@ -275,10 +274,7 @@ TEST_F(slow_request, a_bind_of_several_drops_all_old_bindings)
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, slow_replace(t, pair[i], low[i], 0, i + 1));
 	}
-	mkt_slow_hold(&t->slow, false);
-	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(IBV_WC_SUCCESS, slow_status(&pair[i]->end[1], 1));
-	}
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_accessed(t));
 	EXPECT_EQ(0, ibmkey_bind_many(bind, 2, NULL));
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(0, ibv_dereg_mr(low[i]));
@@ -320,7 +316,6 @@ TEST_F(slow_request, queue_ends_before_a_request)
 {
 	struct slow_test *t = &self->t;
 	struct mkt_qp *qp = &t->s.pair.end[0];
-	struct ibmkey_wr wr = slow_bind(t, slow_plain(t, NEW));
 	enum end end;
 
 	ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_plain(t, OLD)));
@@ -338,7 +333,7 @@ TEST_F(slow_request, queue_ends_before_a_request)
 		EXPECT_EQ(OLD, slow_bound(t));
 	}
 	/* the key can still be bound by another queue */
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&t->other.end[0], &wr));
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_bind_by(t, &t->other.end[0], slow_plain(t, NEW)));
 	EXPECT_EQ(NEW, slow_bound(t));
 }
 
@@ -388,17 +383,14 @@ TEST_F(slow_request, queue_ends_during_a_request)
 {
 	struct slow_test *t = &self->t;
 	struct mkt_qp *qp = &t->other.end[0];
-	struct ibmkey_range slow;
 	struct ibmkey_wr wr;
 	enum end end;
 	int ret;
 
 	for (end = TO_ERR; end <= DESTROYED; end++) {
-		slow = slow_range(slow_page(t, end), OLD, t->mr[0]);
-		ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow));
+		ASSERT_EQ(0, slow_bind_range(t->s.key[0], slow_late(t, end, OLD)));
 		mkt_slow_hold(&t->slow, true);
-		ASSERT_EQ(0, slow_write(t, &t->s.pair, 1, 0, t->s.key[0]->rkey));
-		ASSERT_EQ(0, mkt_slow_wait(&t->slow, 1));
+		ASSERT_EQ(0, slow_access(t, &t->s.pair, 1));
 		slow_run(&t->thread[0], slow_rebind, t);
 		usleep(PAUSE);
 		wr = slow_bind(t, slow_plain(t, NEW));
@@ -417,8 +409,7 @@ TEST_F(slow_request, queue_ends_during_a_request)
 			EXPECT_TRUE(slow_either(t));
 		}
 	}
-	wr = slow_bind(t, slow_plain(t, NEW));
-	EXPECT_EQ(IBV_WC_SUCCESS, mkt_request_status(&t->s.pair.end[0], &wr));
+	EXPECT_EQ(IBV_WC_SUCCESS, slow_bind_by(t, &t->s.pair.end[0], slow_plain(t, NEW)));
 }
 
 /*
@@ -448,61 +439,6 @@ TEST_F(slow_request, queue_is_destroyed_after_an_error)
 	mkt_pair_destroy(&ud);
 }
 
-/* leaves requests in two queues, one of which executes a request; does not return */
-static void slow_child(const struct slow_test *parent)
-{
-	static struct slow_test child;
-	struct slow_test *t = &child;
-	struct ibmkey_wr wr;
-	unsigned int i;
-
-	t->slow = parent->slow;
-	for (i = 0; i < 2; i++)
-		if (mkt_dev_try_open(&t->s.dev[i], i))
-			_exit(1);
-	if (slow_test_make(t, "child"))
-		_exit(2);
-	if (slow_bind_range(t->s.key[0], slow_range(slow_page(t, 9), OLD, t->mr[0])) ||
-	    slow_write(t, &t->s.pair, 1, 0, t->s.key[0]->rkey))
-		_exit(3);
-	usleep(PAUSE);
-	slow_run(&t->thread[0], slow_rebind, t);
-	usleep(PAUSE);
-	wr = slow_bind(t, slow_plain(t, OLD));
-	for (i = 0; i < 4; i++)
-		if (slow_post_bind(&t->other.end[0], &wr, i))
-			_exit(4);
-	raise(SIGKILL);
-}
-
-/* a process that is killed leaves nothing behind */
-TEST_F(slow_request, killed_process)
-{
-	struct slow_test *t = &self->t;
-	static const char *const kind[] = { "mr", "qp", "pd", "cq" };
-	int before[ARRAY_SIZE(kind)], status = 0;
-	unsigned int i;
-	pid_t pid;
-
-	for (i = 0; i < ARRAY_SIZE(kind); i++)
-		before[i] = mkt_dev_count(&t->s.dev[0], kind[i]);
-	mkt_slow_hold(&t->slow, true);
-	pid = fork();
-	ASSERT_LE(0, pid);
-	if (!pid)
-		slow_child(t);
-	EXPECT_EQ(0, mkt_slow_wait(&t->slow, 1));
-	/* the end of the process waits for the access, and so for this */
-	usleep(4 * PAUSE);
-	mkt_slow_hold(&t->slow, false);
-	EXPECT_EQ(pid, waitpid(pid, &status, 0));
-	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-		mkt_diag("the child ended with status %#x", status);
-	for (i = 0; i < ARRAY_SIZE(kind); i++) {
-		EXPECT_EQ(before[i], mkt_dev_count(&t->s.dev[0], kind[i]));
-	}
-}
-
 #define INVALIDATES "rdma_rxe:rxe_invalidate_mr"
 /* a receiver that is not ready is tried again after 123 ms */
 #define RNR_TIMER 27
@@ -510,7 +446,6 @@ TEST_F(slow_request, killed_process)
 /* lets a WRITE of side 0, which gathers its bytes by the key, wait for a page */
 static int once_begin(struct slow_test *t)
 {
-	struct ibmkey_range range = slow_range((uintptr_t)t->slow.map, OLD, t->mr[0]);
 	struct mkt_wr wr = {
 		.op = MKT_WRITE,
 		.sge[0] = { .length = OLD },
@@ -518,16 +453,12 @@ static int once_begin(struct slow_test *t)
 		.remote_addr = t->s.plain[1].addr,
 		.rkey = t->s.plain[1].mr->rkey,
 	};
-	struct ibmkey_info info;
-	int err = slow_bind_range(t->s.key[0], range) ?:
-		  ibmkey_query(t->s.key[0], &info);
+	/* this sets the lkey and the rkey, which an earlier LOCAL_INV has changed */
+	int err = slow_bind_range(t->s.key[0], slow_late(t, 0, OLD));
 
 	if (err)
 		return err;
-	/* an earlier LOCAL_INV has changed these */
-	t->s.key[0]->lkey = info.lkey;
-	t->s.key[0]->rkey = info.rkey;
-	wr.sge[0].lkey = info.lkey;
+	wr.sge[0].lkey = t->s.key[0]->lkey;
 	mkt_slow_hold(&t->slow, true);
 	return mkt_post_send(&t->other.end[0], &wr, 1) ?: mkt_slow_wait(&t->slow, 1);
 }
@@ -676,8 +607,7 @@ TEST_F(slow_request, a_key_that_goes_stays_unusable)
 	int err;
 
 	mkt_slow_hold(&t->slow, true);
-	err = slow_bind_range(t->s.key[0], slow_range(slow_page(t, 0), OLD, t->mr[0])) ?:
-	      slow_write(t, &t->s.pair, 1, 0, rkey) ?: mkt_slow_wait(&t->slow, 1);
+	err = slow_bind_range(t->s.key[0], slow_late(t, 0, OLD)) ?: slow_access(t, &t->s.pair, 1);
 	slow_run(&t->thread[0], slow_dereg, t->s.key[0]);
 	if (!err) {
 		/* the deregistration waits for the WRITE */
