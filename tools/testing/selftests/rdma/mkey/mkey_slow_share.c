@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,10 +37,19 @@ struct held {
 	struct ibv_mr *key;
 };
 
+/* the steps of the two processes, each of which waits for steps of the other one */
+enum { BEGUN, MADE, READS, INVALIDATIONS, OCCUPIES, ENDS };
+
+struct other {
+	atomic_int step;
+	pid_t pid;
+};
+
 FIXTURE(slow_share)
 {
 	struct slow_test t;
 	struct held held;
+	struct other *other;	/* shared with it */
 };
 
 /*
@@ -100,6 +110,9 @@ FIXTURE_SETUP(slow_share)
 {
 	if (accesses() < 0)
 		SKIP(return, "%s cannot be read", COUNTERS);
+	self->other = mmap(NULL, sizeof(*self->other), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->other);
 	SLOW_SETUP(&self->t);
 	ASSERT_EQ(0, held_make(&self->held, &self->t, &self->t.s.pair, 20));
 }
@@ -111,22 +124,9 @@ FIXTURE_TEARDOWN(slow_share)
 	EXPECT_EQ(0, slow_test_free(&self->t));
 }
 
-/* the other process, and its steps: each end waits for a byte of the other one */
-struct other {
-	pid_t pid;
-	int to, from;
-};
-
-static bool step_next(int to)
+static bool step_wait(struct other *other, int step)
 {
-	return write(to, "", 1) == 1;
-}
-
-static bool step_wait(int from)
-{
-	char c;
-
-	return read(from, &c, 1) == 1;
+	return mkt_until(atomic_load(&other->step) >= step);
 }
 
 /* invalidates the keys, and waits until a worker of this process is refused */
@@ -146,7 +146,7 @@ static int other_invalidate(struct held *held)
 }
 
 /* does not return */
-static void other_run(const struct mkt_slow *slow, uid_t uid, int from, int to)
+static void other_run(const struct mkt_slow *slow, uid_t uid, struct other *other)
 {
 	static struct slow_test t;
 	static struct mkt_pair pair[MANY];
@@ -167,38 +167,30 @@ static void other_run(const struct mkt_slow *slow, uid_t uid, int from, int to)
 		    held_make(&held[i], &t, &pair[i], 40))
 			_exit(BROKEN);
 	/* no page is held back yet */
-	if (!step_next(to) || !step_wait(from))
+	atomic_store(&other->step, MADE);
+	if (!step_wait(other, READS))
 		_exit(BROKEN);
 	for (i = 0; i < MANY; i++)
 		if (held_read(&held[i], &t.s))
 			_exit(BROKEN);
-	if (!step_wait(from))
+	if (!step_wait(other, INVALIDATIONS))
 		_exit(BROKEN);
 	result = other_invalidate(held);
-	if (!step_next(to) || !step_wait(from))
-		_exit(BROKEN);
-	_exit(result);
+	atomic_store(&other->step, OCCUPIES);
+	_exit(step_wait(other, ENDS) ? result : BROKEN);
 }
 
 static int other_begin(struct other *other, const struct mkt_slow *slow, uid_t uid)
 {
-	int there[2], back[2];
+	pid_t pid;
 
-	if (pipe(there) || pipe(back))
-		return errno;
-	other->pid = fork();
-	if (other->pid < 0)
-		return errno;
-	if (!other->pid) {
-		close(there[1]);
-		close(back[0]);
-		other_run(slow, uid, there[0], back[1]);
-	}
-	close(there[0]);
-	close(back[1]);
-	other->to = there[1];
-	other->from = back[0];
-	return step_wait(other->from) ? 0 : EIO;
+	atomic_store(&other->step, BEGUN);
+	pid = fork();
+	if (!pid)
+		other_run(slow, uid, other);
+	/* by the parent alone, because the memory is shared */
+	other->pid = pid;
+	return pid > 0 && step_wait(other, MADE) ? 0 : EIO;
 }
 
 struct times {
@@ -210,20 +202,22 @@ struct times {
  * Lets the other process occupy its workers, and invalidates a key in this process. Returns a
  * message, or NULL.
  */
-static const char *slow_invalidate(FIXTURE_DATA(slow_share) *self, struct other *other,
-				   struct times *times)
+static const char *slow_invalidate(FIXTURE_DATA(slow_share) *self, struct times *times)
 {
+	struct other *other = self->other;
 	long before = accesses(), begin, start;
 	struct ibv_wc wc;
 
 	mkt_slow_hold(&self->t.slow, true);
-	if (held_read(&self->held, &self->t.s) || !step_next(other->to))
+	atomic_store(&other->step, READS);
+	if (held_read(&self->held, &self->t.s))
 		return "a READ";
 	if (accesses_wait(before, MANY + 1))
 		return "the READs: they do not wait for a page";
 	begin = now_ms();
 	/* after this, all workers of the other process wait */
-	if (!step_next(other->to) || !step_wait(other->from))
+	atomic_store(&other->step, INVALIDATIONS);
+	if (!step_wait(other, OCCUPIES))
 		return "the other process";
 	start = now_ms();
 	if (held_invalidate(&self->held) || mkt_poll(&self->held.pair->end[1], &wc))
@@ -240,10 +234,8 @@ static int slow_end(struct __test_metadata *_metadata, struct slow_test *t, stru
 	int status = -1;
 
 	mkt_slow_hold(&t->slow, false);
-	EXPECT_TRUE(step_next(other->to));
-	close(other->to);
+	atomic_store(&other->step, ENDS);
 	EXPECT_EQ(other->pid, waitpid(other->pid, &status, 0));
-	close(other->from);
 	EXPECT_EQ(0, mkt_poll(&t->s.pair.end[0], &wc));
 	EXPECT_EQ(0, mkt_pair_recover(&t->s.pair));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -252,13 +244,12 @@ static int slow_end(struct __test_metadata *_metadata, struct slow_test *t, stru
 static int slow_occupy(struct __test_metadata *_metadata, FIXTURE_DATA(slow_share) *self,
 		       uid_t uid, struct times *times)
 {
-	struct other other = {};
 	const char *wrong;
 	int status;
 
-	EXPECT_EQ(0, other_begin(&other, &self->t.slow, uid));
-	wrong = slow_invalidate(self, &other, times);
-	status = slow_end(_metadata, &self->t, &other);
+	EXPECT_EQ(0, other_begin(self->other, &self->t.slow, uid));
+	wrong = slow_invalidate(self, times);
+	status = slow_end(_metadata, &self->t, self->other);
 	slow_expect(_metadata, wrong);
 	return status;
 }
