@@ -220,9 +220,9 @@ static bool loss_arrived(struct mkt_setup *s, const struct mkt_wr *wr, unsigned 
 }
 
 /*
- * Requests of several kinds in flight at once, more than the responder can answer twice. The answers
- * to a request that is sent again complete no other one, whose data may be lost. Each request
- * completes.
+ * Requests of several kinds in flight at once, more than the responder can answer twice. The
+ * answers to a request that is sent again complete no other one, whose data may be lost. Each
+ * request completes.
  */
 TEST_F(loss, in_flight)
 {
