@@ -51,8 +51,6 @@ build_early() {
 	lock_tree
 	# The build of the module takes the tree's lock.
 	take_lock "$(early_lock)" "building in $TOP"
-	# The fifth field is the group of processes.
-	cut -d ' ' -f 5 /proc/$$/stat >"$(early_lock)"
 	mkdir -p "$TOP/out/user"
 	crates_take crates "$TOP/out/cargo"
 	for d in $(early_dirs); do
@@ -63,16 +61,8 @@ early_lock() { printf '%s/out/early.lock' "$TOP"; }
 # The lock ends with the shell that waits.
 wait_for_early() {
 	local fd
-	exec {fd}>>"$(early_lock)"
+	exec {fd}>"$(early_lock)"
 	flock "$fd"
-	: >"$(early_lock)"
-}
-# Gives the early build the usual priority when nothing else is left to do. At a low one it takes
-# minutes more on a busy machine.
-hurry_early() {
-	local group
-	group=$(cat "$(early_lock)" 2>/dev/null) || return 0
-	[[ -z $group ]] || as_root renice -n 0 -g "$group" || true
 }
 start_early() { # STAGE
 	# Only while a kernel is made that takes a while, and the tree is new.
@@ -141,7 +131,6 @@ build_all() {
 	build_module &
 	module=$!
 	wait "$module" || rc=$?
-	hurry_early
 	wait "$user" || { rc=$?; tail -n 40 "$LOGS/user.log"; }
 	return "$rc"
 }
