@@ -6,14 +6,17 @@
  *
  * usage: mkey_bench_halo DEVICE REPETITIONS [-i] [-q]
  *   -i  note that the clock counts instructions
- *   -q  small boxes, all bytes checked; no times, but the packets that the device sent
+ *   -q  small boxes, all bytes checked; no times, but the packets that the device sent, and
+ *       the bytes that Open MPI copied to or from a buffer
  */
+#include <dlfcn.h>
 #include <err.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -372,6 +375,25 @@ static uint64_t exchange_by(struct exchange *ex, int way, int number)
 	return ns;
 }
 
+static uint64_t copied;	/* bytes that Open MPI has packed or unpacked */
+
+/* Counts what a function of Open MPI copies. It packs and unpacks by these two alone. */
+#define COUNTED(name) \
+int32_t name(void *state, struct iovec *iov, uint32_t *count, size_t *bytes) \
+{ \
+	static typeof(name) *real; \
+	int32_t ret; \
+	real = real ?: dlsym(RTLD_NEXT, #name); \
+	if (!real) \
+		errx(1, "no " #name " in Open MPI"); \
+	ret = real(state, iov, count, bytes); \
+	copied += *bytes; \
+	return ret; \
+}
+
+COUNTED(opal_convertor_pack)
+COUNTED(opal_convertor_unpack)
+
 /* Returns the packets that the device has sent. */
 static uint64_t packets_sent(const struct rc_dev *dev)
 {
@@ -389,16 +411,18 @@ static uint64_t packets_sent(const struct rc_dev *dev)
 	return strtoull(count + strlen("sent_pkts "), NULL, 10);
 }
 
-/* The first exchange by a way. Tells how many packets it took, if nothing is measured. */
+/* The first exchange by a way. Tells what it took, if nothing is measured. */
 static void exchange_once(struct exchange *ex, int way, bool quiet)
 {
 	bool shows = quiet && ex->rank == 0;
 	uint64_t before = shows ? packets_sent(ex->dev) : 0;
 
+	copied = 0;
 	exchange_by(ex, way, way);
 	if (shows)
-		printf("%s %s %d %" PRIu64 "\n", ex->kind->messages == 1 ? "block" : "faces",
-		       ways[way].name, ex->edge, packets_sent(ex->dev) - before);
+		printf("%s %s %d %" PRIu64 " %" PRIu64 "\n",
+		       ex->kind->messages == 1 ? "block" : "faces", ways[way].name, ex->edge,
+		       packets_sent(ex->dev) - before, copied);
 }
 
 static void measure(const struct kind *kind, struct rc_dev *dev, int edge, int repetitions,

@@ -3,7 +3,7 @@
 #
 # subject: Halo exchange and transposition of two processes, which may be on two machines, by keys,
 # by Open MPI's derived datatypes, and by packing: the program of the group halo of "make bench",
-# small. All cells are checked, and the packets of each way are counted, no times.
+# small. All cells are checked. The packets of each way are counted, and the bytes that Open MPI copies.
 
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
@@ -25,12 +25,16 @@ on_the_device() {
 	awk -v way="$1" -v each="$each" '$2 == way && $4 < ($1 == "faces" ? 6 : 1) * each { print; bad = 1 }
 		END { exit bad }' "$tmp/packets"
 }
+# copies WAY CONDITION: of each exchange by the way, awk's CONDITION holds for the bytes in $5.
+copies() { awk -v way="$1" "\$2 == way && !(\$5 $2) { print; bad = 1 } END { exit bad }" "$tmp/packets"; }
 
-plan 4
+plan 6
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 check "every cell of every face and block, by each way, through ${dev[0]}" exchange
 check "Open MPI's datatypes are on the device" on_the_device mpi
 check "what MPI packs is on the device" on_the_device packed
 check "keys of the datatypes are on the device" on_the_device key
+check "Open MPI copies for MPI_Pack()" copies packed "> 0"
+check "Open MPI copies nothing for keys" copies key "== 0"
 ktap_finished
