@@ -377,7 +377,7 @@ fn run(here: HeldDevice, there: HeldDevice, wake: &Arc<Wake>) -> Result {
     }
     for poll in [Poll::Softirq, Poll::Direct, Poll::Workqueue] {
         pair.connect(poll)?;
-        verbs::all(&mut pair)?;
+        verbs::all(&mut pair, poll)?;
     }
     verbs::shared(&mut pair)?;
     pair.connect(Poll::Workqueue)?;

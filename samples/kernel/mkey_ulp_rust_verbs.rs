@@ -210,6 +210,48 @@ fn refusals(pair: &mut Pair, memory: &Memory) -> Result {
     Ok(())
 }
 
+/// Posts all that there is room for. A completion that was not polled takes room, so it is not lost.
+fn full(pair: &mut Pair, memory: &Memory) -> Result {
+    let remote = Remote {
+        addr: 0,
+        rkey: memory.region.rkey(),
+    };
+    let write = |side: &Side| {
+        let mut wr = Wr::new(Step, None)?;
+        wr.add(&memory.from, 0, 8)?;
+        side.post(wr, Op::Write(remote))
+    };
+    for _ in 1..DEPTH {
+        write(&pair.here)?;
+    }
+    // There is room for one, and this is two.
+    let block = [LeafBlock::new(&memory.from, 0, 64)];
+    let key = Mkey::new(&pair.here.pd, 1)?.stage(Layout::List(&block))?;
+    let link = pair.here.link.as_ref().ok_or(EIO)?;
+    let both = link.post(Wr::with_key(Step, key)?, Op::RegisterAndSend(all_access()));
+    let both = both.err().ok_or(EIO)?;
+    expect!(both.error == ENOMEM);
+    write(&pair.here)?;
+    expect!(write(&pair.here) == Err(ENOMEM));
+    expect!(pair.here.wait(false)?.result.is_ok());
+    write(&pair.here)?;
+    for _ in 0..DEPTH {
+        expect!(pair.here.wait(false)?.result.is_ok());
+    }
+    let bound = pair.here.run(both.wr, Op::Register(all_access()))?;
+    expect!(bound.result.is_ok());
+
+    for _ in 0..DEPTH {
+        receive(&pair.there, &memory.into)?;
+    }
+    expect!(receive(&pair.there, &memory.into) == Err(ENOMEM));
+    let sent = pair.here.run(message(memory, false)?, Op::Send)?;
+    expect!(sent.result.is_ok());
+    expect!(receive(&pair.there, &memory.into) == Err(ENOMEM));
+    expect!(pair.there.wait(true)?.result == Ok(LEN as u32));
+    receive(&pair.there, &memory.into)
+}
+
 /// The device accepts REG_MR and refuses the SEND. The request comes back when the link is dropped,
 /// and the link refuses requests after that.
 fn half_a_request(pair: &mut Pair, memory: &Memory) -> Result {
@@ -270,12 +312,15 @@ pub(crate) fn shared(pair: &mut Pair) -> Result {
 }
 
 /// Does all operations on a new connection, which is lost after that.
-pub(crate) fn all(pair: &mut Pair) -> Result {
+pub(crate) fn all(pair: &mut Pair, poll: Poll) -> Result {
     let memory = Memory::new(pair, 4)?;
     messages(pair, &memory)?;
     invalidate(pair, &memory)?;
     atomics(pair, &memory)?;
     fenced(pair, &memory)?;
     refusals(pair, &memory)?;
+    if poll == Poll::Direct {
+        full(pair, &memory)?;
+    }
     half_a_request(pair, &memory)
 }

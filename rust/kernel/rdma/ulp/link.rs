@@ -43,7 +43,8 @@ pub(crate) enum Poll {
 
 /// The size of a queue pair, and the context of its completions.
 pub(crate) struct Depth {
-    /// The most requests and receives that are posted at once.
+    /// The most requests and receives that are posted at once: those that [`Request::done`] has not
+    /// got yet. [`Op::RegisterAndSend`] is two.
     pub(crate) send: u32,
     pub(crate) recv: u32,
     /// The most bytes of an inline request.
@@ -176,6 +177,8 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
             },
             parts: Atomic::new(ptr::null_mut()),
             failed: Atomic::new(false),
+            send_room: Atomic::new(depth.send),
+            recv_room: Atomic::new(depth.recv),
             holders: Atomic::new(1),
             unheld,
             wake: id.wake().clone(),

@@ -80,6 +80,16 @@ pub(crate) enum Op {
     Invalidate,
 }
 
+impl Op {
+    /// Returns the number of its work requests, each of which may have a completion.
+    fn count(self) -> u32 {
+        match self {
+            Self::RegisterAndSend(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
 /// The proof that the remote side has invalidated an rkey. It ends with the completion that brought it,
 /// so it is not used for a later registration that has the same rkey.
 pub(crate) struct Invalidated<'a> {
@@ -497,7 +507,10 @@ unsafe extern "C" fn done<W: Request>(cq: *mut bindings::ib_cq, wc: *mut binding
         let wr = (*wc.__bindgen_anon_1.wr_cqe.as_ref()).cast::<Wr<W>>();
         match (&qp.srq, (*wr).op) {
             (Some(srq), Op::Recv) => (qp, wc, srq.take(wr)),
-            _ => (qp, wc, KBox::from_raw(wr)),
+            (_, op) => {
+                qp.give_room(op);
+                (qp, wc, KBox::from_raw(wr))
+            }
         }
     };
     let op = wr.op;
@@ -544,7 +557,8 @@ pub(crate) struct Refused<W: Request> {
     pub(crate) wr: KBox<Wr<W>>,
     /// `ENOTCONN` after an error of the connection; `EINVAL` for memory of another device or domain,
     /// for an MR or a key in the wrong state, for atomics that are not of 8 aligned bytes, or for
-    /// inline data that are too long or are not the host's; the errors of posting.
+    /// inline data that are too long or are not the host's; `ENOMEM` for more than the
+    /// [`Depth`](super::Depth) of the link; the errors of posting.
     pub(crate) error: Error,
 }
 
@@ -561,8 +575,7 @@ impl<C> Srq<C> {
     /// # Errors
     ///
     /// See [`Refused`]; `ENOMEM` if there is no room. A receive takes room until [`Request::done`]
-    /// gets it, so the completions of all receives fit the completion queue of each connection, if no
-    /// more sends than its `Depth::send` have yet to get there.
+    /// gets it, so the completions of all receives fit the completion queue of each connection.
     pub(crate) fn receive<W: Request<Session = C>>(
         &self,
         mut wr: KBox<Wr<W>>,
@@ -598,6 +611,10 @@ pub(crate) struct Queue<C> {
     /// The requests of which only the first part was posted. They complete when the link is dropped.
     pub(super) parts: Atomic<*mut Head>,
     pub(super) failed: Atomic<bool>,
+    /// The work requests, and the receives without an SRQ, whose completions have room in the
+    /// completion queue beside those of all that were posted.
+    pub(super) send_room: Atomic<u32>,
+    pub(super) recv_room: Atomic<u32>,
     /// The number of [`Held`], and 1 for the link.
     pub(super) holders: Atomic<i32>,
     /// Completed when there is no holder.
@@ -680,6 +697,31 @@ impl<C> Queue<C> {
         self.holders.fetch_sub(1, ordering::Full) == 1
     }
 
+    fn room(&self, op: Op) -> &Atomic<u32> {
+        match op {
+            Op::Recv => &self.recv_room,
+            _ => &self.send_room,
+        }
+    }
+
+    /// Takes room for the completions of `op`.
+    fn take_room(&self, op: Op) -> Result {
+        let room = self.room(op);
+        let mut old = room.load(ordering::Relaxed);
+        loop {
+            let new = old.checked_sub(op.count()).ok_or(ENOMEM)?;
+            // Pairs with `give_room()`: the completions that had the room are out of the queue.
+            match room.cmpxchg(old, new, ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    fn give_room(&self, op: Op) {
+        self.room(op).fetch_add(op.count(), ordering::Release);
+    }
+
     /// Posts a request. The queue pair owns it until it completes. May be called in any context.
     /// If the queue pair has an SRQ, a receive is posted to that, also after the connection is lost.
     ///
@@ -705,6 +747,7 @@ impl<C> Queue<C> {
             true => Err(not_connected()),
             false => wr.prepare(op, &self.pd, self.max_inline, &mut sges),
         };
+        let count = count.and_then(|count| self.take_room(op).map(|()| count));
         let count = match count {
             Ok(count) => count,
             Err(error) => return Err(Refused { wr, error }),
@@ -729,6 +772,7 @@ impl<C> Queue<C> {
         // SAFETY: Nothing was posted, so this owns the box again.
         let mut wr = unsafe { KBox::from_raw(owned) };
         wr.undo();
+        self.give_room(op);
         Err(Refused { wr, error })
     }
 }
