@@ -369,6 +369,58 @@ fn composite(
     pair.connect(Poll::Workqueue)
 }
 
+/// Binds a key to bytes of another key. The outer key keeps the inner one.
+fn nested(pair: &mut Pair) -> Result {
+    // The inner key has every third byte, the outer one two pieces of the inner one.
+    const INNER: u64 = 100;
+    const AT: [usize; 2] = [70, 9];
+    const PIECE: usize = 20;
+
+    let from = HostBuffer::new(&pair.here.device, HOST_LEN)?;
+    let into = HostBuffer::new(&pair.there.device, HOST_LEN)?;
+    fill(&from, 6)?;
+    let thirds = |pd: &Arc<DevicePd>, buffer: &Arc<HostBuffer>| {
+        let block = LeafBlock::new(buffer, 0, 1).with_stride([3]);
+        let layout = Layout::Interleaved {
+            repeat: &[INNER],
+            blocks: &[block],
+        };
+        let key = Mkey::new_at(pd, 1, 1 << 32)?.bind(all_access(), layout)?;
+        Ok::<_, Error>(Arc::new(key, GFP_KERNEL)?)
+    };
+    let inner = thirds(&pair.there.pd, &into)?;
+    let piece = |at: usize| LeafBlock::new(&inner, at as u64, PIECE as u64);
+    let key = Mkey::new(&pair.there.pd, 2)?;
+    let beyond = [piece(INNER as usize - PIECE + 1)];
+    let key = refused(key.bind(all_access(), Layout::List(&beyond)), ERANGE)?;
+    let elsewhere = Mkey::new(&pair.here.pd, 1)?.bind(all_access(), Layout::List(&[piece(0)]));
+    refused(elsewhere, EINVAL)?;
+    let outer = key.bind(all_access(), Layout::List(&AT.map(piece)))?;
+    let far = |addr, rkey| Op::Write(Remote { addr, rkey });
+    let (all, alone) = (far(0, outer.rkey()), far(inner.base(), inner.rkey()));
+    drop((beyond, inner));
+
+    // A key is memory of a request, too.
+    let source = thirds(&pair.here.pd, &from)?;
+    let mut write = Wr::new(Step, None)?;
+    expect!(write.add(&source, INNER as usize - 2 * PIECE + 1, 2 * PIECE) == Err(ERANGE));
+    write.add(&source, 11, 2 * PIECE)?;
+    expect!(pair.here.run(write, all)?.result.is_ok());
+    let sent = bytes_of(&from)?;
+    let mut expected = KVec::from_elem(0, HOST_LEN, GFP_KERNEL)?;
+    for i in 0..2 * PIECE {
+        let at = AT.get(i / PIECE).ok_or(EIO)? + i % PIECE;
+        *expected.get_mut(3 * at).ok_or(EIO)? = *sent.get(3 * (11 + i)).ok_or(EIO)?;
+    }
+    expect!(*bytes_of(&into)? == *expected);
+
+    // The inner key lasts as long as the outer one is bound.
+    expect!(pair.here.execute(alone, &from, 0, 1)?.is_ok());
+    let _key = outer.unbind()?;
+    expect!(pair.here.execute(alone, &from, 0, 1)? == Err(Status::REMOTE_ACCESS));
+    pair.connect(Poll::Workqueue)
+}
+
 /// Runs all steps from the device that posts requests to the one that has the memory.
 fn run(here: HeldDevice, there: HeldDevice, wake: &Arc<Wake>) -> Result {
     let mut pair = Pair::new(here, there, wake)?;
@@ -388,6 +440,7 @@ fn run(here: HeldDevice, there: HeldDevice, wake: &Arc<Wake>) -> Result {
     counter(&mut pair, &host, &memory, &region)?;
     column(&mut pair)?;
     gather(&mut pair)?;
+    nested(&mut pair)?;
     staging(&mut pair, &memory, &region)?;
     messages(&mut pair)?;
     other_domains(&mut pair, &region)?;

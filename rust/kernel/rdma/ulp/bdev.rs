@@ -149,12 +149,12 @@ impl BlockDevice {
     /// # Errors
     ///
     /// `EOPNOTSUPP` for memory of a PCI device, if the driver does not take that; `EINVAL` for
-    /// device memory without pages.
+    /// device memory without pages, and for a key.
     pub(crate) fn check(&self, memory: &LeafMemory) -> Result<u32> {
-        let LeafMemory::Dm(region) = memory else {
+        if let LeafMemory::Host(_) = memory {
             return Ok(1);
-        };
-        let pages = region.pages().ok_or(EINVAL)?;
+        }
+        let pages = memory.pages().ok_or(EINVAL)?;
         // SAFETY: The table has an entry, and the device is open.
         let refused = unsafe {
             bindings::sg_is_peer_memory(pages.as_raw())
@@ -236,7 +236,7 @@ impl BlockDevice {
                     synced && unsafe { bindings::bio_add_linear(bio, at, bytes) }
                 }
                 // SAFETY: The table is valid.
-                Some(LeafMemory::Dm(region)) => region.pages().is_some_and(|pages| unsafe {
+                Some(leaf) => leaf.pages().is_some_and(|pages| unsafe {
                     bindings::bio_add_list(bio, pages.as_raw(), skip, bytes)
                 }),
                 None => false,

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_mkey.h`](srctree/include/rdma/ib_mkey.h)
 
-use super::{fast::State, pd::PdMr, Access, DevicePd, DmRegion, HostBuffer};
+use super::{dm::DmPages, fast::State, pd::PdMr, Access, DevicePd, DmRegion, HostBuffer};
 use crate::{
     bindings,
     kernel_ext::rdma::{mr_key, Pd},
@@ -22,6 +22,8 @@ pub(crate) enum LeafMemory {
     Dm(Arc<DmRegion>),
     /// Memory of the host, addressed by the local DMA lkey.
     Host(Arc<HostBuffer>),
+    /// The bytes of a key.
+    Key(Arc<Mkey<Bound>>),
 }
 
 impl From<&Arc<DmRegion>> for LeafMemory {
@@ -36,6 +38,12 @@ impl From<&Arc<HostBuffer>> for LeafMemory {
     }
 }
 
+impl From<&Arc<Mkey<Bound>>> for LeafMemory {
+    fn from(key: &Arc<Mkey<Bound>>) -> Self {
+        Self::Key(key.clone())
+    }
+}
+
 impl LeafMemory {
     /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
@@ -43,14 +51,32 @@ impl LeafMemory {
             // CAST: Device memory has fewer bytes than 2^32.
             Self::Dm(region) => region.len() as usize,
             Self::Host(buffer) => buffer.len(),
+            Self::Key(key) => key.state.leaves.len as usize,
+        }
+    }
+
+    /// Returns the MR and its first address, if the memory has one.
+    pub(super) fn mr(&self) -> Option<(&PdMr, u64)> {
+        match self {
+            Self::Dm(region) => Some((region.mr(), 0)),
+            Self::Host(_) => None,
+            Self::Key(key) => Some((key.mr(), key.base)),
+        }
+    }
+
+    /// Returns the pages of device memory, if block devices can access it.
+    pub(super) fn pages(&self) -> Option<&DmPages> {
+        match self {
+            Self::Dm(region) => region.pages(),
+            _ => None,
         }
     }
 
     /// Returns `true` for RAM.
     pub(crate) fn is_ram(&self) -> bool {
         match self {
-            Self::Dm(region) => region.pages().is_some_and(|pages| pages.is_ram()),
             Self::Host(_) => true,
+            _ => self.pages().is_some_and(|pages| pages.is_ram()),
         }
     }
 }
@@ -96,14 +122,9 @@ impl LeafBlock {
     ///
     /// `EINVAL` for memory of another domain or device, `ERANGE` for bytes outside host memory.
     fn describe(&self, pd: &Pd, lowest: i128, highest: i128) -> Result<bindings::ib_mkey_block> {
-        let (lkey, addr) = match &self.leaf {
-            LeafMemory::Dm(region) => {
-                if !ptr::eq(region.mr().pd(), pd) {
-                    return Err(EINVAL);
-                }
-                (region.mr().lkey(), self.offset)
-            }
-            LeafMemory::Host(buffer) => {
+        let (lkey, base) = match (&self.leaf, self.leaf.mr()) {
+            (_, Some((mr, base))) if ptr::eq(mr.pd(), pd) => (mr.lkey(), base),
+            (LeafMemory::Host(buffer), _) => {
                 if !ptr::eq(&**buffer.device(), pd.device()) {
                     return Err(EINVAL);
                 }
@@ -112,12 +133,12 @@ impl LeafBlock {
                 if lowest.saturating_add(offset) < 0 || end > buffer.len() as i128 {
                     return Err(ERANGE);
                 }
-                let addr = buffer.addr().checked_add(self.offset).ok_or(EOVERFLOW)?;
-                (pd.local_dma_lkey(), addr)
+                (pd.local_dma_lkey(), buffer.addr())
             }
+            _ => return Err(EINVAL),
         };
         Ok(bindings::ib_mkey_block {
-            addr,
+            addr: base.checked_add(self.offset).ok_or(EOVERFLOW)?,
             bytes_count: self.len,
             lkey,
             stride: self.stride,
@@ -170,15 +191,20 @@ impl Layout<'_> {
     /// Binds `mr` to the layout with these access flags, or stages the layout without them. The
     /// addresses of the key begin at `base`. Returns the leaves, which the caller holds until nothing
     /// is bound or staged.
-    fn apply(self, mr: &PdMr, base: u64, access: Option<Access>) -> Result<KVec<LeafMemory>> {
+    fn apply(self, mr: &PdMr, base: u64, access: Option<Access>) -> Result<Leaves> {
         let pd = mr.pd();
-        let used = match self {
-            Self::List(blocks) | Self::Interleaved { blocks, .. } => blocks,
-            Self::Indexed { first, .. } => slice::from_ref(first),
+        let (used, times) = match self {
+            Self::List(blocks) => (blocks, 1),
+            Self::Interleaved { repeat, blocks } => {
+                let product = |all: u64, count: &u64| all.saturating_mul(*count);
+                (blocks, repeat.iter().fold(1, product))
+            }
+            Self::Indexed { first, indices, .. } => (slice::from_ref(first), indices.len() as u64),
         };
-        let mut leaves = KVec::with_capacity(used.len(), GFP_KERNEL)?;
+        let (mut memory, mut len) = (KVec::with_capacity(used.len(), GFP_KERNEL)?, 0u64);
         for block in used {
-            leaves.push(block.leaf.clone(), GFP_KERNEL)?;
+            memory.push(block.leaf.clone(), GFP_KERNEL)?;
+            len = len.saturating_add(block.len.saturating_mul(times));
         }
         let (mut ranges, mut list) = (KVec::new(), KVec::new());
         let (mut interleaved, mut indexed) = (None, None);
@@ -236,8 +262,18 @@ impl Layout<'_> {
                 None => bindings::ib_map_mkey(&bind),
             }
         })?;
-        Ok(leaves)
+        Ok(Leaves {
+            _memory: memory,
+            len,
+        })
     }
+}
+
+/// The leaves of a layout.
+struct Leaves {
+    _memory: KVec<LeafMemory>,
+    /// The bytes of the layout.
+    len: u64,
 }
 
 /// The state of a key to which nothing is bound.
@@ -245,18 +281,18 @@ pub(crate) struct Unbound;
 
 /// The state of a key to which leaves are bound. It holds the leaves.
 pub(crate) struct Bound {
-    leaves: KVec<LeafMemory>,
+    leaves: Leaves,
 }
 
 /// The state of a key for which a layout is staged, and to which nothing is bound. It holds the
 /// leaves. The rkey of the key is the one under which the layout is staged.
 pub(crate) struct Staged {
-    leaves: KVec<LeafMemory>,
+    leaves: Leaves,
 }
 
 /// The state of a key that belongs to a request, which registers and invalidates it.
 pub(crate) struct Posted {
-    leaves: KVec<LeafMemory>,
+    leaves: Leaves,
     pub(super) state: State,
 }
 
@@ -308,7 +344,7 @@ impl Mkey<Unbound> {
     /// # Errors
     ///
     /// The errors of `ib_bind_mkeys()`; `EINVAL` for memory of another domain or device; `ERANGE` for
-    /// bytes outside a [`HostBuffer`].
+    /// bytes outside a leaf.
     pub(crate) fn bind(
         self,
         access: Access,

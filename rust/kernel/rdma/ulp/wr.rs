@@ -315,10 +315,10 @@ impl<W: Request> Wr<W> {
         let mut total = 0u64;
         for (segment, to) in data.iter().zip(to) {
             let offset = segment.offset as u64;
-            let (addr, lkey) = match (&segment.leaf, own) {
-                (None, Some((mr, base))) => (base.wrapping_add(offset), mr.lkey()),
-                (Some(LeafMemory::Dm(region)), _) if ptr::eq(region.mr().pd(), &**pd) => {
-                    (offset, region.mr().lkey())
+            let mr = segment.leaf.as_ref().map_or(own, LeafMemory::mr);
+            let (addr, lkey) = match (&segment.leaf, mr) {
+                (_, Some((mr, base))) if ptr::eq(mr.pd(), &**pd) => {
+                    (base.wrapping_add(offset), mr.lkey())
                 }
                 (Some(LeafMemory::Host(buffer)), _)
                     if ptr::eq(&raw const **buffer.device(), pd.device()) =>
