@@ -4,6 +4,7 @@
  * are taken from that crate, see mod.rs.
  */
 #include <rdma/ib_cache.h>
+#include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_pack.h>
 #include <rdma/uverbs_ioctl.h>

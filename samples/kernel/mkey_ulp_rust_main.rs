@@ -58,12 +58,24 @@ fn value(parameter: impl Borrow<u32>) -> u32 {
 #[macro_use]
 #[path = "mkey_ulp_rust_side.rs"]
 mod side;
-use side::{all_access, bytes_of, fill, Pair, Step, DM_LEN, HOST_LEN};
+use side::{all_access, bytes_of, depth, fill, Pair, Step, DM_LEN, HOST_LEN};
 #[path = "mkey_ulp_rust_refusals.rs"]
 mod refusals;
 use refusals::{other_domains, refusals, refused};
 #[path = "mkey_ulp_rust_verbs.rs"]
 mod verbs;
+
+/// Is rejected, and gets the reason.
+fn rejected(pair: &mut Pair) -> Result {
+    const REASON: &[u8] = b"no more";
+    let (asked, endpoint) = pair.ask(&depth(Poll::Workqueue))?;
+    endpoint.reject(REASON)?;
+    let rejected = asked.wait().err().ok_or(EIO)?;
+    expect!(rejected.error.to_errno() == -(bindings::ECONNREFUSED as i32));
+    let (reason, rest) = rejected.private.split_at(REASON.len());
+    expect!(reason == REASON && rest.iter().all(|byte| *byte == 0));
+    Ok(())
+}
 
 /// Counts in device memory: the other node adds, and the host reads.
 fn counter(
@@ -427,6 +439,7 @@ fn run(here: HeldDevice, there: HeldDevice, wake: &Arc<Wake>) -> Result {
     for _ in 0..value(module_parameters::rounds.value()) {
         pair.connect(Poll::Workqueue)?;
     }
+    rejected(&mut pair)?;
     for poll in [Poll::Softirq, Poll::Direct, Poll::Workqueue] {
         pair.connect(poll)?;
         verbs::all(&mut pair, poll)?;

@@ -5,7 +5,8 @@
 use crate::kernel_ext::{
     rdma::ulp::{
         Access, Connected, Depth, DevicePd, Done, Endpoint, HeldDevice, HostBuffer, LeafMemory,
-        Link, Listener, Net, NoPages, Op, Poll, Queue, Request, Right, Srq, Status, Wr,
+        Link, Listener, Net, NoPages, Op, Passive, Poll, Queue, Request, Requested, Right, Srq,
+        Status, Wr,
     },
     sync::lock::{new_irq_lock, IrqLock},
     thread::Wake,
@@ -191,6 +192,19 @@ impl Side {
     }
 }
 
+/// The connection that the first device has asked for.
+type Asked = Link<Arc<Session>, Requested>;
+
+/// Returns the size of a connection of this sample.
+pub(crate) fn depth(poll: Poll) -> Depth {
+    Depth {
+        send: DEPTH,
+        recv: DEPTH,
+        inline: INLINE,
+        poll,
+    }
+}
+
 /// Two devices with a connection. The first one posts most requests.
 pub(crate) struct Pair {
     pub(crate) here: Side,
@@ -215,14 +229,8 @@ impl Pair {
         })
     }
 
-    /// Connects, also again after an error.
-    pub(crate) fn connect(&mut self, poll: Poll) -> Result {
-        let depth = Depth {
-            send: DEPTH,
-            recv: DEPTH,
-            inline: INLINE,
-            poll,
-        };
+    /// Asks the second device to connect, also again after an error.
+    pub(crate) fn ask(&mut self, depth: &Depth) -> Result<(Asked, Endpoint<Passive>)> {
         let (here, there) = (&mut self.here, &mut self.there);
         here.disconnect();
         there.disconnect();
@@ -230,7 +238,7 @@ impl Pair {
             return Err(ENODEV);
         }
         let endpoint = Endpoint::resolve(&self.net, self.to, &self.wake)?;
-        let link = Link::new(endpoint, &here.pd, &depth, here.session.clone())?;
+        let link = Link::new(endpoint, &here.pd, depth, here.session.clone())?;
         let asked = link.request(&[])?;
         let mut endpoint = None;
         for _ in 0..50 {
@@ -242,7 +250,14 @@ impl Pair {
                 return Err(EINTR);
             }
         }
-        let endpoint = endpoint.ok_or(ETIMEDOUT)?;
+        Ok((asked, endpoint.ok_or(ETIMEDOUT)?))
+    }
+
+    /// Connects.
+    pub(crate) fn connect(&mut self, poll: Poll) -> Result {
+        let depth = depth(poll);
+        let (asked, endpoint) = self.ask(&depth)?;
+        let (here, there) = (&mut self.here, &mut self.there);
         let session = there.session.clone();
         let link = match &there.srq {
             Some(srq) => Link::with_srq(endpoint, srq, &depth, session)?,

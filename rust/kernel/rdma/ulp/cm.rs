@@ -80,6 +80,16 @@ impl Endpoint<Passive> {
     pub(crate) fn private_data(&self, to: &mut [u8]) -> usize {
         self.id.private_data(to)
     }
+
+    /// Rejects the connection, with private data of up to [`PRIVATE_MAX`](super::PRIVATE_MAX) bytes.
+    /// The other side gets them from [`Link::wait`](super::Link::wait).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for too many bytes, or if the other side is gone; `ENOMEM`.
+    pub(crate) fn reject(self, private: &[u8]) -> Result {
+        self.id.reject(private)
+    }
 }
 
 impl<Side> Endpoint<Side> {

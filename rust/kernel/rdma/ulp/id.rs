@@ -130,7 +130,7 @@ impl Events {
 
     /// # Safety
     ///
-    /// `event` must be a request to connect or an established connection.
+    /// `event` must be a request to connect, an established connection or a rejection.
     unsafe fn keep_private(&self, event: &bindings::rdma_cm_event) {
         let mut state = self.state.lock();
         // SAFETY: By the safety requirement.
@@ -144,6 +144,11 @@ impl Events {
             ptr::copy_nonoverlapping(conn.private_data.cast(), state.private.as_mut_ptr(), len);
         }
         state.private_len = len;
+    }
+
+    fn lose(&self, errno: u32) {
+        self.lost.store(true, ordering::Relaxed);
+        self.state.lock().step = Some(Err(Error::from_errno(-(errno as i32))));
     }
 
     fn request(&self, raw: *mut bindings::rdma_cm_id, event: &bindings::rdma_cm_event) -> Result {
@@ -196,6 +201,7 @@ unsafe extern "C" fn handler(
         rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED as ADDR_RESOLVED,
         rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST as CONNECT_REQUEST,
         rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED as ESTABLISHED,
+        rdma_cm_event_type_RDMA_CM_EVENT_REJECTED as REJECTED,
         rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED as ROUTE_RESOLVED,
         rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT as TIMEWAIT_EXIT,
     };
@@ -215,10 +221,12 @@ unsafe extern "C" fn handler(
             events.state.lock().step = Some(Ok(()));
         }
         TIMEWAIT_EXIT => return 0,
-        _ => {
-            events.lost.store(true, ordering::Relaxed);
-            events.state.lock().step = Some(Err(not_connected()));
+        REJECTED => {
+            // SAFETY: By the type of the event.
+            unsafe { events.keep_private(event) };
+            events.lose(bindings::ECONNREFUSED);
         }
+        _ => events.lose(bindings::ENOTCONN),
     }
     events.changed.notify_all();
     events.wake.wake();
@@ -375,6 +383,16 @@ impl RawId {
         let mut param = parameters(private)?;
         // SAFETY: The id is valid, and `private` lives until the call has copied it.
         self.begin(|id| unsafe { bindings::rdma_connect(id, &mut param) })
+    }
+
+    pub(super) fn reject(&self, private: &[u8]) -> Result {
+        let param = parameters(private)?;
+        let reason = bindings::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED as u8;
+        // SAFETY: As above.
+        to_result(unsafe {
+            let (data, len) = (param.private_data, param.private_data_len);
+            bindings::rdma_reject(self.as_raw(), data, len, reason)
+        })
     }
 
     pub(super) fn accept(&self, private: &[u8]) -> Result {

@@ -7,7 +7,7 @@
 
 use super::{
     cm::{Active, Connected, Endpoint, Passive, Requested},
-    id::RawId,
+    id::{RawId, PRIVATE_MAX},
     srq::Srq,
     wr::{first_failed, Op, Queue, Request, Wr},
     DevicePd, MAX_SEGMENTS,
@@ -214,14 +214,27 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
     }
 }
 
+/// A connection that was not made.
+pub(crate) struct NotMade {
+    pub(crate) error: Error,
+    /// The private data of a rejection, and zeros.
+    pub(crate) private: [u8; PRIVATE_MAX],
+}
+
+impl From<NotMade> for Error {
+    fn from(not_made: NotMade) -> Self {
+        not_made.error
+    }
+}
+
 impl<C: Send + Sync + 'static> Link<C, Active> {
-    /// Connects, with private data of up to [`PRIVATE_MAX`](super::PRIVATE_MAX) bytes.
+    /// Connects, with private data of up to [`PRIVATE_MAX`] bytes.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the other side refuses, `ETIMEDOUT`.
+    /// `ECONNREFUSED` if the other side rejects it, `ENOTCONN` if there is none, `ETIMEDOUT`.
     pub(crate) fn connect(self, private: &[u8]) -> Result<Link<C, Connected>> {
-        self.request(private)?.wait()
+        Ok(self.request(private)?.wait()?)
     }
 
     /// Asks the other side to connect, and does not wait. So one thread can make both sides.
@@ -237,14 +250,18 @@ impl<C: Send + Sync + 'static> Link<C, Requested> {
     /// # Errors
     ///
     /// See [`Link::connect`].
-    pub(crate) fn wait(self) -> Result<Link<C, Connected>> {
-        self.inner.id.wait()?;
-        Ok(self.with())
+    pub(crate) fn wait(self) -> Result<Link<C, Connected>, NotMade> {
+        let Err(error) = self.inner.id.wait() else {
+            return Ok(self.with());
+        };
+        let mut private = [0; PRIVATE_MAX];
+        self.inner.id.private_data(&mut private);
+        Err(NotMade { error, private })
     }
 }
 
 impl<C: Send + Sync + 'static> Link<C, Passive> {
-    /// Accepts, with private data of up to [`PRIVATE_MAX`](super::PRIVATE_MAX) bytes.
+    /// Accepts, with private data of up to [`PRIVATE_MAX`] bytes.
     ///
     /// # Errors
     ///

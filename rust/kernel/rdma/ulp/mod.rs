@@ -44,7 +44,7 @@ pub(crate) use devices::{Devices, HeldDevice};
 pub(crate) use dm::{DeviceMemory, DmRegion};
 pub(crate) use fast::{FastMr, NoPages, Pages, ScatterList};
 pub(crate) use id::{random, Net, PRIVATE_MAX};
-pub(crate) use link::{Depth, Link, Poll};
+pub(crate) use link::{Depth, Link, NotMade, Poll};
 pub(crate) use mkey::{
     BindRefused, Bound, Layout, LeafBlock, LeafMemory, Mkey, Posted, Staged, Unbound,
 };
