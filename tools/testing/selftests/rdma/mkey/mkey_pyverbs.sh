@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# subject: rdma-core's own tests, as they are, through pyverbs. The list rdma-core-tests has those that
+# subject: rdma-core's own tests through pyverbs. The list rdma-core-tests has those that
 # pass, also without ib_mkey, and those that pass with the preload library, or with the librxe of
 # patches/rdma-core, which gives device memory to unchanged programs. Those of mkeys run by the mlx5
 # provider of pyverbs, with the libmlx5.so.1 of this tree in front of rdma-core's.

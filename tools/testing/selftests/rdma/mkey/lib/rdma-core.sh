@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# rdma-core's own tests, as they are, through pyverbs. A script sources this file after common.sh.
+# rdma-core's own tests through pyverbs, with two changes. A script sources this file after common.sh.
 
 # shellcheck disable=SC2034,SC2154 # names of common.sh and of the scripts
 rdma_core=$here/../rdma-core
