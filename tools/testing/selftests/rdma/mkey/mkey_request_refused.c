@@ -11,6 +11,7 @@
 
 #include "loop.h"
 #include "mkey_harness.h"
+#include "raw.h"
 #include "request.h"
 
 #define ROOM (256 * 1024)
@@ -281,23 +282,60 @@ TEST_F(refused, while_referred_to)
 	EXPECT_EQ(0, ibv_dereg_mr(outer));
 }
 
-/* changes the description all the time */
+/* the ways to bind a key to a description in memory */
+enum refused_way { REQUEST, IOCTL, MANY, INDICES, NUM_WAYS };
+
+/* changes words of the descriptions all the time, each to a wrong value and back */
 struct refused_writer {
 	struct mkt_loop loop;
-	struct ib_uverbs_mkey_sge *entry;
-	uint64_t good, bad;
-	uint32_t lkey;
+	struct {
+		void *word;
+		uint64_t flip;
+		uint64_t right;
+	} place[7];
 };
 
 static int refused_write(void *arg, unsigned int round)
 {
 	struct refused_writer *writer = arg;
-	volatile struct ib_uverbs_mkey_sge *entry = writer->entry;
+	unsigned int i;
 
-	entry->addr = round & 1 ? writer->bad : writer->good;
-	entry->lkey = round & 2 ? writer->lkey ^ 0x100 : writer->lkey;
-	entry->length = round & 4 ? UINT64_MAX : 512;
+	for (i = 0; i < ARRAY_SIZE(writer->place); i++)
+		*(volatile uint64_t *)writer->place[i].word = writer->place[i].right ^
+			(round >> i & 1 ? writer->place[i].flip : 0);
 	return 0;
+}
+
+/* returns 0, or an errno value if the bind is refused */
+static int refused_bind(FIXTURE_DATA(refused) *self, enum refused_way way, struct ibv_mr *other,
+			const struct ib_uverbs_mkey_bind *binds)
+{
+	const uint32_t handles[2] = { self->s.key[0]->handle, other->handle };
+	struct mkt_ioctl cmd;
+	uint32_t failed;
+	int status;
+
+	if (way == REQUEST) {
+		status = mkt_request_status(&self->s.pair.end[0], &self->wr);
+		return !status ? 0 : status != IBV_WC_MW_BIND_ERR ? EIO :
+		       mkt_pair_recover(&self->s.pair) ?: EINVAL;
+	}
+	if (way == MANY)
+		mkt_raw_bind_many(&cmd, handles, 2, binds, &failed);
+	else
+		mkt_raw_bind(&cmd, handles[0], binds);
+	return mkt_ioctl_run(self->s.dev[0].ctx, &cmd);
+}
+
+/* true if the key has the bytes of the right description and no others */
+static bool refused_right(struct mkt_setup *s, struct ibv_mr *key)
+{
+	const char *right = (char *)s->arena[0].leaf[0].addr, *seen = (char *)s->plain[1].addr;
+	struct mkt_wr wr = mkt_plain_wr(s, 1, MKT_READ, 1024, 0, key->rkey);
+	struct ibmkey_info info = {};
+
+	return !ibmkey_query(key, &info) && info.length == 1024 && !mkt_status(&s->pair, 1, &wr) &&
+	       !memcmp(seen, right, 512) && !memcmp(seen + 512, right + 8192, 512);
 }
 
 /*
@@ -307,34 +345,50 @@ static int refused_write(void *arg, unsigned int round)
 TEST_F(refused, description_that_changes)
 {
 	struct mkt_leaf *leaf = &self->s.arena[0].leaf[0];
-	struct refused_writer writer = {
-		.entry = &self->entry[1],
-		.good = self->entry[1].addr,
-		.bad = leaf->addr + leaf->length,
-		.lkey = leaf->mr->lkey,
+	struct ibv_mr *other = ibmkey_alloc(self->s.dev[0].pd, 4);
+	uint64_t index[2] = { 0, 1 };
+	struct ib_uverbs_mkey_indexed indexed = {
+		.addr = leaf->addr, .unit = 8192, .bytes_count = 512, .lkey = leaf->mr->lkey,
+		.indices = (uintptr_t)index, .num_indices = 2, .index_bytes = 8,
 	};
-	unsigned int i, rounds = mkt_scale(300, 30), bound = 0;
-	struct ibmkey_block block[2];
-	struct ibmkey_info info = {};
-	int status;
+	struct ib_uverbs_mkey_bind list = mkt_raw_list(MKT_ACCESS_ALL, self->entry, 2), binds[2];
+	unsigned int i, j, bound, rounds;
+	enum refused_way way;
+	int err;
 
-	ASSERT_EQ(0, mkt_loop_start(&writer.loop, refused_write, &writer));
-	for (i = 0; i < rounds; i++) {
-		status = mkt_request_status(&self->s.pair.end[0], &self->wr);
-		if (status) {
-			ASSERT_EQ(IBV_WC_MW_BIND_ERR, status);
-			ASSERT_EQ(0, mkt_pair_recover(&self->s.pair));
-			continue;
+	ASSERT_NE(NULL, other);
+	for (way = 0; way < NUM_WAYS; way++) {
+		struct refused_writer writer = { .place = {
+			{ &self->entry[1].addr, 1ull << 40 },
+			{ &self->entry[1].length, 1ull << 40 },
+			{ &self->entry[1].lkey, 0x100 },
+			{ &binds[0].kind, 0xfffcull << 32 },	/* the number of entries, too */
+			{ &indexed.addr, 1ull << 40 },
+			{ &indexed.num_indices, 0xfffc },
+			{ &index[1], 1ull << 40 },
+		} };
+
+		binds[0] = way == INDICES ? mkt_raw_indexed(MKT_ACCESS_ALL, &indexed) : list;
+		binds[1] = list;
+		for (j = 0; j < ARRAY_SIZE(writer.place); j++)
+			writer.place[j].right = *(uint64_t *)writer.place[j].word;
+		rounds = mkt_scale(300, 30) * (way == REQUEST ? 1 : 10);
+		ASSERT_EQ(0, mkt_loop_start(&writer.loop, refused_write, &writer));
+		for (i = bound = 0; i < rounds || !bound; i++) {
+			ASSERT_GT(100 * rounds, i);
+			err = refused_bind(self, way, other, binds);
+			ASSERT_NE(EIO, err);
+			bound += !err;
+			if (!err)
+				ASSERT_TRUE(refused_right(&self->s, self->s.key[0]) &&
+					    (way != MANY || refused_right(&self->s, other)))
+					TH_LOG("way %u", way);
 		}
-		bound++;
-		ASSERT_EQ(0, ibmkey_query_layout(self->s.key[0], &info, 0, NULL, 2, block));
-		ASSERT_EQ(2, info.num_entries);
-		ASSERT_EQ(1024, info.length);
-		ASSERT_EQ(writer.good, block[1].addr);
-		ASSERT_EQ(512, block[1].bytes_count);
+		ASSERT_EQ(0, mkt_loop_end(&writer.loop));
+		refused_write(&writer, 0);
+		mkt_diag("way %u: %u of %u descriptions were right", way, bound, i);
 	}
-	EXPECT_EQ(0, mkt_loop_end(&writer.loop));
-	mkt_diag("%u of %u descriptions were good", bound, rounds);
+	EXPECT_EQ(0, ibv_dereg_mr(other));
 }
 
 TEST_HARNESS_MAIN
