@@ -48,7 +48,7 @@ FIXTURE_SETUP(errors)
 	unsigned int i;
 
 	MKT_SETUP(&self->s, .host = 64 * 1024, .max_entries = MKT_REFUSALS_ROOM);
-	ASSERT_EQ(0, mkt_refusals_open(&self->of, &self->s.dev[0], self->s.key[0]->lkey));
+	ASSERT_EQ(0, mkt_refusals_open(&self->of, self->s.dev, self->s.key[0]->lkey));
 	for (i = 0; i < 2; i++) {
 		self->neighbour[i] = ibmkey_alloc(self->s.dev[0].pd, 1);
 		ASSERT_NE(NULL, self->neighbour[i]);

@@ -66,7 +66,7 @@ TEST_F(mlx5dv, table)
 	struct mkt_text text;
 	unsigned int i, tried = 0;
 
-	ASSERT_EQ(0, mkt_refusals_open(&of, &self->dev[0], self->mkey->lkey));
+	ASSERT_EQ(0, mkt_refusals_open(&of, self->dev, self->mkey->lkey));
 	for (i = 0; i < mkt_num_refusals(); i++) {
 		const struct mkt_refusal *refusal = &__start_mkt_refusals[i];
 		struct ibv_wc wc;

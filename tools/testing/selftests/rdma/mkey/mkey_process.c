@@ -83,41 +83,45 @@ static enum ibv_wc_status process_write(struct mkt_qp *qp,
 	return wc.status;
 }
 
-/* the other process's handles and lkeys name nothing in this process */
-TEST_F(process, handles_and_lkeys)
+/* the number of calls with these handles that are not refused */
+static unsigned int process_handles(FIXTURE_DATA(process) *self, uint32_t key, uint32_t dm,
+				    uint32_t pd)
 {
-	struct mkt_peer_info *info = &self->child.info;
-	struct ibv_context *ctx = self->dev[1].ctx;
-	struct ib_uverbs_mkey_sge raw_sge = {
+	struct ib_uverbs_mkey_sge sge = {
 		.addr = self->arena[1].leaf[0].addr,
 		.length = 8,
 		.lkey = self->arena[1].leaf[0].mr->lkey,
 	};
-	struct ib_uverbs_mkey_bind bind = mkt_raw_list(0, &raw_sge, 1);
-	struct ibv_sge sge = { .length = 8, .lkey = info->lkey };
+	struct ib_uverbs_mkey_bind bind = mkt_raw_list(0, &sge, 1);
+	struct ibv_pd foreign = { .handle = pd };
 	struct ib_uverbs_mkey_info seen;
+	unsigned int i, wrong = 0;
+	struct mkt_ioctl cmd[6];
+	uint32_t lkey, rkey;
 	uint8_t bytes[8];
-	struct mkt_ioctl cmd;
-	uint32_t handle;
 
-	/*
-	 * each process's handles start at zero: take one that this process lacks
-	 */
-	handle = info->handle;
-	if (handle == self->key->handle || handle < 16) {
+	mkt_raw_query(&cmd[0], key, &seen);
+	mkt_raw_unbind(&cmd[1], key);
+	mkt_raw_bind(&cmd[2], key, &bind);
+	mkt_raw_mr_destroy(&cmd[3], key);
+	mkt_raw_dm_copy(&cmd[4], dm, IB_UVERBS_MKEY_DM_COPY_FROM, 0, bytes, 8);
+	mkt_raw_create(&cmd[5], &foreign, 1, &lkey, &rkey);
+	for (i = 0; i < ARRAY_SIZE(cmd); i++)
+		wrong += mkt_ioctl_run(self->dev[1].ctx, &cmd[i]) != ENOENT;
+	return wrong;
+}
+
+/* the other process's handles and lkeys name nothing in this process */
+TEST_F(process, handles_and_lkeys)
+{
+	struct mkt_peer_info *info = &self->child.info;
+	struct ibv_sge sge = { .length = 8, .lkey = info->lkey };
+	uint32_t handle = info->handle;
+
+	/* each process's handles start at zero: take one that this process lacks */
+	if (handle == self->key->handle || handle < 16)
 		handle += 16;
-	}
-	mkt_raw_query(&cmd, handle, &seen);
-	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
-	mkt_raw_unbind(&cmd, handle);
-	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
-	mkt_raw_bind(&cmd, handle, &bind);
-	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
-	mkt_raw_mr_destroy(&cmd, handle);
-	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
-	mkt_raw_dm_copy(&cmd, info->dm_handle + 64,
-			IB_UVERBS_MKEY_DM_COPY_FROM, 0, bytes, 8);
-	EXPECT_EQ(ENOENT, mkt_ioctl_run(ctx, &cmd));
+	EXPECT_EQ(0, process_handles(self, handle, info->dm_handle + 64, handle));
 
 	/* lkeys belong to the device, but those of another PD name nothing here */
 	EXPECT_EQ(ENOENT, ibv_rereg_mr_sg(self->key, 0, 1, &sge));
@@ -126,6 +130,32 @@ TEST_F(process, handles_and_lkeys)
 	EXPECT_EQ(ENOENT, ibv_rereg_mr_sg(self->key, 0, 1, &sge));
 	EXPECT_EQ(0, mkt_child_ask(&self->child, MKT_CHILD_CHECK));
 	EXPECT_EQ(0, mkt_child_end(&self->child, true));
+}
+
+/* and neither do handles of another device of this process; mkey_errors has the lkeys */
+TEST_F(process, handles_of_another_device)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 4096 };
+	struct ibv_context *ctx = self->dev[0].ctx;
+	struct ibv_mr *keys[32];	/* more than the handles of device 1 */
+	struct ibv_dm *dm;
+	struct ibv_pd *pd;
+	unsigned int i;
+
+	ASSERT_EQ(0, mkt_child_end(&self->child, true));
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		keys[i] = ibmkey_alloc(self->dev[0].pd, 1);
+		ASSERT_NE(NULL, keys[i]);
+	}
+	pd = ibv_alloc_pd(ctx);
+	dm = ibv_alloc_dm(ctx, &attr);
+	ASSERT_TRUE(pd && dm);
+	EXPECT_EQ(0, process_handles(self, keys[31]->handle, dm->handle, pd->handle));
+	/* they are all there */
+	EXPECT_EQ(0, ibv_free_dm(dm));
+	EXPECT_EQ(0, ibv_dealloc_pd(pd));
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		EXPECT_EQ(0, ibv_dereg_mr(keys[i]));
 }
 
 TEST_F(process, other_unbinds)

@@ -207,6 +207,10 @@ REFUSAL(INDEXED, other_pd, ENOENT, LKEY, NONE,
 	t->indexed.lkey = t->of->other_pd; t->value = t->indexed.lkey);
 REFUSAL(LIST, other_key, ENOENT, LKEY, 1,
 	t->range[1].lkey = t->of->other_key; t->value = t->range[1].lkey);
+REFUSAL(LIST, other_device, ENOENT, LKEY, 1,
+	t->range[1].lkey = t->of->other_device[0]; t->value = t->range[1].lkey);
+REFUSAL(BLOCKS, key_of_other_device, ENOENT, LKEY, 1,
+	t->block[1].lkey = t->of->other_device[1]; t->value = t->block[1].lkey);
 REFUSAL(LIST, freed, ENOENT, LKEY, 1,
 	t->range[1].lkey = t->of->freed; t->value = t->range[1].lkey);
 REFUSAL(LIST, itself, ELOOP, ITSELF, 1,
@@ -427,7 +431,7 @@ size_t mkt_text_write(const struct mkt_text *t, uint32_t kind, void *to, size_t 
 	return length;
 }
 
-int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev *dev, uint32_t itself)
+int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev dev[2], uint32_t itself)
 {
 	const unsigned int zero_based = MKT_ACCESS_ALL | IBV_ACCESS_ZERO_BASED;
 	struct ibv_alloc_dm_attr attr = { .length = 16 * 1024 };
@@ -449,6 +453,13 @@ int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev *dev, uint32_t 
 	mr[4] = ibmkey_alloc(of->pd2, 1);
 	mr[5] = ibmkey_alloc(dev->pd, 1);
 	freed = ibv_reg_mr(dev->pd, of->bytes, 4096, MKT_ACCESS_ALL);
+	/* with an index that no MR of this process has on the device */
+	do {
+		if (mr[6])
+			ibv_dereg_mr(mr[6]);
+		mr[6] = ibv_reg_mr(dev[1].pd, of->bytes, 4096, MKT_ACCESS_ALL);
+	} while (mr[6] && freed && abs((int)(mr[6]->lkey >> 8) - (int)(freed->lkey >> 8)) < 64);
+	mr[7] = ibmkey_alloc(dev[1].pd, 1);
 	for (i = 0; i < sizeof(of->mrs) / sizeof(*of->mrs); i++)
 		if (!mr[i])
 			return errno;
@@ -464,6 +475,8 @@ int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev *dev, uint32_t 
 	of->other_pd = mr[3]->lkey;
 	of->other_key = mr[4]->lkey;
 	of->unbound = mr[5]->lkey;
+	of->other_device[0] = mr[6]->lkey;
+	of->other_device[1] = mr[7]->lkey;
 	of->freed = freed->lkey;
 	of->itself = itself;
 	return ibv_dereg_mr(freed);

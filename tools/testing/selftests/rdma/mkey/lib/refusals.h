@@ -21,6 +21,7 @@ struct mkt_refusals_of {
 	uint32_t read_only;		/* an MR without access flags */
 	uint32_t other_pd;		/* an MR of another PD over the bytes of the first one */
 	uint32_t other_key;		/* an unbound key of that PD */
+	uint32_t other_device[2];	/* an MR over these bytes, and a key */
 	uint32_t freed;			/* a deregistered MR over these bytes */
 	uint32_t unbound;		/* a key */
 	uint32_t itself;		/* the key that is bound */
@@ -28,7 +29,7 @@ struct mkt_refusals_of {
 	uint8_t *bytes;
 	struct ibv_pd *pd2;
 	struct ibv_dm *memory;
-	struct ibv_mr *mrs[6];
+	struct ibv_mr *mrs[8];
 };
 
 /* a layout of each kind, of which one is bound */
@@ -52,8 +53,8 @@ struct mkt_refusal {
 	void (*change)(struct mkt_text *t);
 };
 
-/* makes them for the key @itself on @dev; returns 0 or an errno value */
-int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev *dev, uint32_t itself);
+/* makes them for the key @itself on the first device; returns 0 or an errno value */
+int mkt_refusals_open(struct mkt_refusals_of *of, struct mkt_dev dev[2], uint32_t itself);
 int mkt_refusals_close(struct mkt_refusals_of *of);
 /* the bytes of the first MR, which no bind changes */
 #define MKT_REFUSALS_BYTES (64 * 1024)
