@@ -61,7 +61,8 @@ impl MkeyDevice {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the MR is pinned; `EINVAL` while a window of the driver is bound to it.
+    /// `EBUSY` if the MR is pinned; `EINVAL` while a window of the driver is bound to it; `ENOMEM`,
+    /// and `EINTR` if the process was killed.
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
         let suspend = |unpinned: &Unpinned<'_>| self.core.hw.suspend(mr, unpinned);
         if mr.is_user() && mr.pd() == self.core.pd.as_raw() {

@@ -37,7 +37,7 @@ use kernel::{prelude::*, rbtree::RBTree, sync::Arc};
 /// deregistration of each MR of a process.
 const MOST_PINS: u32 = 1 << 16;
 
-/// Revocable keys and refer to an MR, by their levels, the highest first, and by the indices of
+/// Revocable keys that refer to an MR, by their levels, the highest first, and by the indices of
 /// their MRs. The number is that of the binding that refers to the MR.
 type Revocable = RBTree<(Reverse<usize>, u32), (Arc<Region>, u64)>;
 
@@ -66,7 +66,8 @@ impl Region {
 impl Core {
     /// Runs `change`, which must not sleep, if `mr` is not pinned. Waits for retired bindings that
     /// pin it, and unbinds revocable keys. Sleeps for some seconds at most.
-    /// Fails with `EBUSY` if `mr` is pinned, and with the errors of `change`.
+    /// Fails with `EBUSY` if `mr` is pinned, and with the errors of [`Self::unbind_revocable`] and
+    /// `change`.
     pub(crate) fn if_free_or_revocable<T>(
         &self,
         mr: &Mr,
@@ -78,7 +79,7 @@ impl Core {
         }
         // The time is limited, because the removal of another device waits for this call.
         let deadline = Deadline::new(call_timeout());
-        self.unbind_revocable(mr, &deadline).map_err(|_| EBUSY)?;
+        self.unbind_revocable(mr, &deadline)?;
         self.pins
             .when_unpinned(mr.index(), deadline.left(), attempt)?
     }
