@@ -17,10 +17,12 @@ FIXTURE(fail_nth)
 	int fd;			/* /proc/thread-self/fail-nth */
 	struct mkt_ioctl cmd;	/* what is run */
 	struct ibv_dm *dm;
-	struct ibv_mr *mr;
+	struct ibv_mr *mr, *shared, *revocable;
+	struct ibv_mw *mw;
 	uint8_t *memory;	/* of @iov */
 	struct iovec iov[3];
 	struct ib_uverbs_mkey_indexed wanted;
+	int shared_fd;
 	const FIXTURE_VARIANT(fail_nth) *call;
 };
 
@@ -67,6 +69,18 @@ static int fail_bound(FIXTURE_DATA(fail_nth) *self, int err)
 	return fail_command(self, QUERY) ?: self->c.info.kind == kind ? 0 : EBADMSG;
 }
 
+/* ranges of another key: the bind makes one layout of both */
+static int fail_nested(FIXTURE_DATA(fail_nth) *self)
+{
+	struct mkt_ioctl cmd;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		self->c.sge[i] = (struct ib_uverbs_mkey_sge){ 30 * i, 25, self->c.other->lkey };
+	mkt_raw_bind(&cmd, self->c.other->handle, &self->c.bind[1]);
+	return mkt_ioctl_run(self->c.dev.ctx, &cmd);
+}
+
 /* the class of device memory */
 static int fail_dm_query(FIXTURE_DATA(fail_nth) *self)
 {
@@ -75,6 +89,16 @@ static int fail_dm_query(FIXTURE_DATA(fail_nth) *self)
 		      self->c.arena.mem[1].dm->handle);
 	mkt_ioctl_add(&self->cmd, IB_MKEY_ATTR_DM_QUERY_RESP_CLASS, sizeof(uint64_t),
 		      (uintptr_t)self->c.bytes);
+	return 0;
+}
+
+/* asks for the last refusals, too */
+static int fail_query_refused(FIXTURE_DATA(fail_nth) *self)
+{
+	mkt_ioctl_add(&self->cmd, IB_MKEY_ATTR_QUERY_RESP_REFUSED,
+		      sizeof(struct ib_uverbs_mkey_refused), (uintptr_t)self->c.bytes);
+	mkt_ioctl_add(&self->cmd, IB_MKEY_ATTR_QUERY_RESP_REFUSED_ACCESS,
+		      sizeof(struct ib_uverbs_mkey_refused_access), (uintptr_t)self->c.bytes);
 	return 0;
 }
 
@@ -209,6 +233,109 @@ static int fail_dm_registered(FIXTURE_DATA(fail_nth) *self, int err)
 	return err ? 0 : ibv_dereg_mr(self->mr);
 }
 
+/* an MR of two pages, which stays as it is if the call fails */
+static int fail_reg(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mr = ibv_reg_mr(self->c.dev.pd, self->c.arena.mem[0].host, 8192, MKT_ACCESS_ALL);
+	return self->mr ? 0 : errno;
+}
+
+static int fail_rereg(FIXTURE_DATA(fail_nth) *self)
+{
+	uint8_t *to = self->c.arena.mem[0].host + 16384;
+
+	return mkt_raw_rereg_to(self->mr, IBV_REREG_MR_CHANGE_TRANSLATION, self->c.dev.pd,
+				MKT_ACCESS_ALL, to, 4096, (uintptr_t)to);
+}
+
+static int fail_rereged(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	uint64_t first = (uintptr_t)self->c.arena.mem[0].host;
+	int seen = mkt_bind_range(self->c.third, 0, self->mr, first + (err ? 4096 : 16384), 4096);
+
+	/* the core copies the answer after the change */
+	if (seen && err == EFAULT)
+		seen = mkt_bind_range(self->c.third, 0, self->mr, first + 16384, 4096);
+	return seen ?: ibmkey_unbind(self->c.third) ?: ibv_dereg_mr(self->mr);
+}
+
+/* a layout makes it a key */
+static int fail_relayout(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ibv_sge sge = { (uintptr_t)self->c.arena.mem[0].host + 9, 20, self->mr->lkey };
+
+	return ibv_rereg_mr_sg(self->mr, MKT_ACCESS_ALL, 1, &sge);
+}
+
+static int fail_laid_out(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	if (err)
+		return self->mr->length == 8192 ? ibv_dereg_mr(self->mr) : EBADMSG;
+	return self->mr->length == 20 ? ibmkey_dereg(self->mr) : EBADMSG;
+}
+
+/* a revocable key over it, which stays bound if the deregistration fails */
+static int fail_revocable(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ibmkey_alloc_attr attr = { .max_entries = 1, .flags = IBMKEY_ALLOC_REVOCABLE };
+	int err = fail_reg(self);
+
+	self->revocable = ibmkey_alloc_ex(self->c.dev.pd, &attr);
+	return err ?: !self->revocable ? errno :
+	       mkt_bind_range(self->revocable, 0, self->mr, (uintptr_t)self->mr->addr, 8192);
+}
+
+static int fail_dereg(FIXTURE_DATA(fail_nth) *self)
+{
+	return ibv_dereg_mr(self->mr);
+}
+
+static int fail_revoked(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	if (mkt_kind_of(self->revocable) != (err ? IBMKEY_LIST : IBMKEY_UNBOUND))
+		return EBADMSG;
+	return (err ? ibv_dereg_mr(self->mr) : 0) ?: ibv_dereg_mr(self->revocable);
+}
+
+/* MRs whose memory the library allocates and shares */
+static int fail_reg_alloc(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mr = ibmkey_reg_alloc(self->c.dev.pd, 8192, MKT_ACCESS_ALL);
+	/* memfd_create(2) says ENOSPC if it gets no inode */
+	return self->mr ? 0 : errno == ENOSPC ? ENOMEM : errno;
+}
+
+static int fail_share(FIXTURE_DATA(fail_nth) *self)
+{
+	int err = fail_reg_alloc(self);
+
+	self->shared = self->mr;
+	return err ?: ibmkey_share_mr(self->shared, 0, &self->shared_fd);
+}
+
+static int fail_reg_shared(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mr = ibmkey_reg_shared(self->c.dev.pd, self->shared_fd, MKT_ACCESS_ALL);
+	return self->mr ? 0 : errno;
+}
+
+static int fail_shared(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	close(self->shared_fd);
+	return fail_iov_registered(self, err) ?: ibmkey_dereg(self->shared);
+}
+
+static int fail_alloc_mw(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mw = ibv_alloc_mw(self->c.dev.pd, IBV_MW_TYPE_1);
+	return self->mw ? 0 : errno;
+}
+
+static int fail_mw_allocated(FIXTURE_DATA(fail_nth) *self, int err)
+{
+	return err ? 0 : ibv_dealloc_mw(self->mw);
+}
+
 FIXTURE_VARIANT_ADD(fail_nth, create) { .what = CREATE, .after = fail_created };
 FIXTURE_VARIANT_ADD(fail_nth, bind_list) {
 	.what = BIND_LIST, .bound = true, .from = BIND_INTERLEAVED,
@@ -227,12 +354,18 @@ FIXTURE_VARIANT_ADD(fail_nth, bind_many) {
 	.kind = IB_UVERBS_MKEY_LIST, .kept = IB_UVERBS_MKEY_INTERLEAVED,
 	.before = fail_many, .after = fail_many_bound,
 };
+FIXTURE_VARIANT_ADD(fail_nth, bind_nested) {
+	.what = BIND_LIST, .bound = true, .from = BIND_INTERLEAVED,
+	.kind = IB_UVERBS_MKEY_LIST, .kept = IB_UVERBS_MKEY_INTERLEAVED,
+	.before = fail_nested, .after = fail_bound,
+};
 FIXTURE_VARIANT_ADD(fail_nth, unbind) {
 	.what = UNBIND, .bound = true, .from = BIND_LIST,
 	.kind = IB_UVERBS_MKEY_UNBOUND, .kept = IB_UVERBS_MKEY_LIST, .after = fail_bound,
 	.none = true,
 };
 FIXTURE_VARIANT_ADD(fail_nth, query) { .what = QUERY };
+FIXTURE_VARIANT_ADD(fail_nth, query_refused) { .what = QUERY, .before = fail_query_refused };
 FIXTURE_VARIANT_ADD(fail_nth, query_indices) {
 	.what = QUERY, .bound = true, .from = BIND_INDEXED, .before = fail_query_indices,
 };
@@ -268,6 +401,23 @@ FIXTURE_VARIANT_ADD(fail_nth, prefetch) {
 	/* the part is made by a work item, which has no faults */
 	.before = fail_implicit, .run = fail_prefetch, .after = fail_prefetched,
 };
+
+FIXTURE_VARIANT_ADD(fail_nth, rereg) {
+	.before = fail_reg, .run = fail_rereg, .after = fail_rereged,
+};
+FIXTURE_VARIANT_ADD(fail_nth, relayout) {
+	.before = fail_reg, .run = fail_relayout, .after = fail_laid_out,
+};
+FIXTURE_VARIANT_ADD(fail_nth, revoke) {
+	.before = fail_revocable, .run = fail_dereg, .after = fail_revoked,
+};
+FIXTURE_VARIANT_ADD(fail_nth, reg_alloc) {
+	.run = fail_reg_alloc, .after = fail_iov_registered,
+};
+FIXTURE_VARIANT_ADD(fail_nth, reg_shared) {
+	.before = fail_share, .run = fail_reg_shared, .after = fail_shared,
+};
+FIXTURE_VARIANT_ADD(fail_nth, alloc_mw) { .run = fail_alloc_mw, .after = fail_mw_allocated };
 
 FIXTURE_SETUP(fail_nth)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * subject: Binds a key by a request while one allocation of ib_mkey after another fails. Such a
- * request completes with an error, and the key keeps its layout. Needs a kernel with fault
- * injection; kmemleak finds leaks.
+ * subject: Binds a key, or a window to it, by a request while one allocation of ib_mkey after
+ * another fails. Such a request completes with an error, and the key keeps its layout. Needs a
+ * kernel with fault injection; kmemleak finds leaks.
  * needs: faults
  */
 #include "fail.h"
@@ -144,6 +144,40 @@ TEST_F(fail_request, bound_key)
 	for (kind = 0; kind < MKT_NUM_KINDS; kind++)
 		EXPECT_EQ(0, fail_sweep(self, kind, true));
 	EXPECT_EQ(0, ibmkey_unbind(self->s.key[0]));
+}
+
+/* a window over a key: one that is refused pins nothing */
+TEST_F(fail_request, window)
+{
+	struct mkt_setup *s = &self->s;
+	struct ibv_mr *key = s->key[0];
+	unsigned int nth, failed = 0;
+	bool more = true;
+	int err;
+
+	EXPECT_EQ(0, fail_unload());
+	self->module = false;
+	ASSERT_EQ(0, fail_load("ib_mkey_rxe_bind_mw"));
+	self->module = true;
+	for (nth = 1; more && nth < 1000; nth++) {
+		struct ibv_mw *mw = ibv_alloc_mw(s->dev[0].pd, IBV_MW_TYPE_2);
+
+		ASSERT_NE(NULL, mw);
+		ASSERT_EQ(0, mkt_bind_range(key, MKT_ACCESS_ALL | IBV_ACCESS_MW_BIND,
+					    s->plain[0].mr, s->plain[0].addr, 64));
+		ASSERT_EQ(0, fail_module_arm(nth));
+		err = mkt_bind_window(&s->pair.end[0], mw, key, 0, 64, IBV_ACCESS_REMOTE_READ);
+		more = fail_module_happened(NULL);
+		EXPECT_TRUE(!err || (err == EIO && more));
+		if (err)
+			ASSERT_EQ(0, mkt_pair_recover(&s->pair));
+		EXPECT_EQ(err ? 0 : EBUSY, ibmkey_unbind(key));
+		EXPECT_EQ(0, ibv_dealloc_mw(mw));
+		failed += !!err;
+	}
+	EXPECT_FALSE(more);
+	EXPECT_LT(0, failed);
+	EXPECT_EQ(0, ibmkey_unbind(key));
 }
 
 FAIL_MAIN
