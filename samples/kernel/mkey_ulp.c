@@ -21,14 +21,6 @@ static char *peer = "rxe1";
 module_param(peer, charp, 0444);
 MODULE_PARM_DESC(peer, "RDMA device that has the memory");
 
-static char *bdev;
-module_param(bdev, charp, 0444);
-MODULE_PARM_DESC(bdev, "Block device whose blocks are sent through device memory, too");
-
-static ullong dm_class;
-module_param(dm_class, ullong, 0444);
-MODULE_PARM_DESC(dm_class, "Class of that device memory, see rdma/ib_mkey_ioctl.h");
-
 #define ALL_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 		    IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 #define DM_LEN 4096
@@ -329,8 +321,6 @@ static int ulp_steps(struct ulp *ulp)
 	      composite(ulp) ?: messages(ulp) ?: refusals(ulp) ?:
 	      ulp_keys(ulp->there->pd, ulp->dm) ?:
 	      ulp_limits(ulp->there->pd, ulp->matrix_addr);
-	if (!ret && bdev)
-		ret = ulp_block(&ulp->link, bdev, dm_class);
 
 	ib_dereg_mr(ulp->mkey);
 dereg_dm:

@@ -27,6 +27,5 @@ int ulp_keys(struct ib_pd *pd, struct ib_dm *dm);
 int ulp_request(struct ulp_side *here, u8 *from, u64 from_addr, u8 *to, u64 remote_addr,
 		u32 rkey);
 int ulp_limits(struct ib_pd *pd, u64 addr);
-int ulp_block(struct ulp_link *link, const char *path, u64 class);
 
 #endif /* MKEY_ULP_H */

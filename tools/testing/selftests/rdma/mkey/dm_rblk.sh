@@ -17,7 +17,7 @@ at=$(bash "$here/dm_hardware.sh" p2p) || skip_all "no PCI function with memory f
 store=/dev/nvme0n1
 nvme=/sys/bus/pci/drivers/nvme
 # enum ib_uverbs_mkey_dm_class, and a number of none
-P2P=4 PMEM=8 NONE=64
+HOST=1 P2P=4 PMEM=8 NONE=64
 
 # QEMU's controller refuses data in its memory if the SGL is in RAM, so the driver uses PRPs.
 sgl=/sys/module/nvme/parameters/sgl_threshold
@@ -27,7 +27,7 @@ echo 0 >$sgl
 # moved WHERE: prints how many bytes the server's block device moved there
 moved() { awk -v where="$1" '$1 == where { print $2 }' /sys/kernel/debug/mkey_rblk_server/moved; }
 copies() { diag "$1: $(moved ram) bytes through RAM, $(moved device) through device memory"; }
-by_ram() { serve && connect && vectors 4 && (($(moved ram) > 0 && $(moved device) == 0)); }
+by_ram() { serve "$@" && connect && vectors 4 && (($(moved ram) > 0 && $(moved device) == 0)); }
 by_device() { serve dm_class=$P2P && connect && vectors 4 && (($(moved ram) == 0 && $(moved device) > 0)); }
 ended() { client_ends && server_ends; }
 
@@ -73,10 +73,12 @@ all_back() { ended && echo "$all, $(available)" && [[ $(available) == "$all" ]];
 
 all=$(available)
 diag "seed $seed"
-plan 12
+plan 14
 check "data by way of RAM" by_ram
 copies "pages of the host"
 check "it ends" ended
+check "data by way of device memory that is RAM" by_ram dm_class=$HOST
+check "it ends, too" ended
 check "data by way of the controller's memory" by_device
 copies "memory of the controller"
 check "the memory is charged to the kernel" is_charged
