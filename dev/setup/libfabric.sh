@@ -6,22 +6,15 @@
 # directory. The source is Debian's. It has no configure script, and the builder root has
 # no libtool, so Debian's package of that is unpacked beside it.
 
-# shellcheck source=dev/setup/config.sh
-source "$(dirname "${BASH_SOURCE[0]}")/config.sh"
+# shellcheck source=dev/setup/packages.sh
+source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 SOURCE=pool/main/libf/libfabric/libfabric_2.1.0.orig.tar.xz
 SOURCE_SHA256=1a66369772d5bb151737214af1c478993e969cf298e8f9ed369e7a2ab8d8c6df
-LIBTOOL=pool/main/libt/libtool/libtool_2.5.4-4_all.deb
-LIBTOOL_SHA256=be5361a8c1fce2758c3e19608bf97393d5f3afdb7e926aeb83e2818355bd885f
 PATCH=("$TOP"/patches/libfabric/*.patch)
 TEST=$TOP/patches/libfabric/test
 OTHERS=(cxi dmabuf_peer_mem efa hook_debug hook_hmem lnx lpp mrail opx perf profile psm2 psm3 rxd rxm
 	shm sm2 sockets tcp trigger ucx udp usnic)
-
-take() { # PATH SHA256 FILE
-	fetch "$MIRROR/$1" "$3" || fetch "$DEFAULT_MIRROR/$1" "$3" || die "no mirror has $1"
-	echo "$2  $3" | sha256sum --check --quiet
-}
 
 # one DIR NAME YESNO CONFIGURE...: configures, builds and installs into DIR/NAME. The configure
 # script must find libibmkey if YESNO is 1, and must not if it is 0.
@@ -43,11 +36,13 @@ one() {
 
 build() { # DIR
 	local dir=$1 tools=$1/libtool/usr/share user=$TOP/out/user
-	mkdir -p "$dir/libtool" "$dir/source"
-	take "$SOURCE" "$SOURCE_SHA256" "$dir/source.tar.xz"
-	take "$LIBTOOL" "$LIBTOOL_SHA256" "$dir/libtool.deb"
+	mkdir -p "$dir/source"
+	find_mirror
+	fetch "$MIRROR/$SOURCE" "$dir/source.tar.xz" || fetch "$DEFAULT_MIRROR/$SOURCE" "$dir/source.tar.xz" ||
+		die "no mirror has $SOURCE"
+	echo "$SOURCE_SHA256  $dir/source.tar.xz" | sha256sum --check --quiet
 	tar -xJf "$dir/source.tar.xz" -C "$dir/source" --strip-components=1
-	dpkg-deb -x "$dir/libtool.deb" "$dir/libtool"
+	unpack "$dir/libtool" libtool
 	sed -i "s,=\"/usr/share,=\"$tools," "$dir/libtool/usr/bin/libtoolize"
 	patch --quiet --strip=1 --fuzz=0 --directory="$dir/source" <"${PATCH[0]}"
 	inroot env ACLOCAL_PATH="$tools/aclocal" LIBTOOLIZE="$dir/libtool/usr/bin/libtoolize" \
@@ -56,19 +51,8 @@ build() { # DIR
 	one "$dir" without 0
 }
 
-dir=$TOP/out/libfabric
-key=$(cat "${PATCH[@]}" "${BASH_SOURCE[0]}" | hash_of)
-if [[ $(cat "$dir/key" 2>/dev/null) != "$key" ]]; then
-	find_mirror
-	rm -rf "$dir"
-	mkdir -p "$dir" "$TOP/out/log"
-	say "==> libfabric with this tree's patch (usually 6 min)"
-	build "$dir" >"$TOP/out/log/libfabric.log" 2>&1 || {
-		tail -n 20 "$TOP/out/log/libfabric.log" >&2
-		die "libfabric does not build (log: out/log/libfabric.log)"
-	}
-	printf '%s' "$key" >"$dir/key"
-fi
+dir=$(keep libfabric "libfabric with this tree's patch" "6 min" "$(cat "${PATCH[@]}" "${BASH_SOURCE[0]}" | hash_of)" \
+	build "$TOP/out/libfabric")
 for program in regv sendv strided; do
 	inroot gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$dir/with/include" -o "$dir/$program" "$TEST/$program.c" \
 		-L"$dir/with/lib" -Wl,-rpath,"$dir/with/lib" -lfabric
