@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# subject: Block storage over RDMA by ULPs of the kernel that do not know ib_mkey: NVMe, SRP and
-# iSER, first on a device without ib_mkey, then on an extended one. SRP and iSER then take MRs of
-# the type with gaps, and so does NVMe with patches/nvme: the block layer refuses no vector any
-# more. Writers are killed, connections break, and devices go while they are used. This test
-# deletes the devices and adds them again.
-# needs: block
+# subject: Storage over RDMA by ULPs of the kernel that do not know ib_mkey: NVMe, SRP, iSER, RNBD
+# and NFSv4.2, first on a device without ib_mkey, then on an extended one. All but NVMe then take
+# MRs of the type with gaps, and so does NVMe with patches/nvme: the block layer refuses no vector
+# of NVMe, SRP and iSER any more. Writers are killed, connections break, and devices go while they
+# are used. This test deletes the devices and adds them again.
+# needs: block rnbd nfs
 # sets: long
 
 # shellcheck disable=SC2317 # functions are called by check
@@ -17,6 +17,10 @@ trace_group=mkey_block
 source "$(dirname "$0")/trace.sh" 2>/dev/null || source "$(dirname "$0")/lib/trace.sh"
 # shellcheck source=lib/block.sh
 source "$(dirname "$0")/block.sh" 2>/dev/null || source "$(dirname "$0")/lib/block.sh"
+nfs_dir=$(mktemp -d)
+trap 'rmdir "$nfs_dir"' EXIT
+# shellcheck source=lib/nfs.sh
+source "$(dirname "$0")/nfs.sh" 2>/dev/null || source "$(dirname "$0")/lib/nfs.sh"
 
 ((UID == 0)) || skip_all "not root"
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
@@ -31,7 +35,7 @@ before=$(complaints)
 seed=${MKEY_TEST_SEED:-$RANDOM}
 
 # transfers GRAIN [ROUNDS]: vectors on the disk of $p; prints how many were refused
-transfers() { "${blockio[@]}" "/dev/$("${p}_disk")" $block_behind "${2:-$rounds}" "$seed" "$1"; }
+transfers() { "${blockio[@]}" "$disks/$("${p}_disk")" "$behind" "${2:-$rounds}" "$seed" "$1"; }
 takes_gaps() { [[ $how == extended && ($p != nvme || -d /sys/module/nvme_rdma_gaps) ]]; }
 
 connected() { "${p}_connect" && until_true "${p}_disk"; }
@@ -43,7 +47,8 @@ whole_sectors() {
 every_4_bytes() {
 	local out
 	out=$(transfers 4) && echo "$out" || return
-	if takes_gaps; then [[ $out == '0 of'* ]]; else [[ $out != '0 of'* ]]; fi
+	# NFS divides a vector, and RNBD has a limit of its disk that does not depend on MRs.
+	if [[ $p == nfs ]] || takes_gaps && [[ $p != rnbd ]]; then [[ $out == '0 of'* ]]; else [[ $out != '0 of'* ]]; fi
 }
 counted() {
 	if takes_gaps; then
@@ -55,7 +60,7 @@ counted() {
 
 # Vectors without an end, until $io is killed.
 start_io() {
-	"${blockio[@]}" "/dev/$("${p}_disk")" $block_behind 1000000 "$seed" 4 >/dev/null 2>&1 & io=$!
+	"${blockio[@]}" "$disks/$("${p}_disk")" "$behind" 1000000 "$seed" 4 >/dev/null 2>&1 & io=$!
 	sleep 0.5
 }
 killed() {
@@ -64,28 +69,37 @@ killed() {
 	wait $io
 	transfers 4
 }
-# What is written and read while the target is away waits, and ends well.
+# What is written and read while the target is away waits, and ends well. RNBD fails it.
 interrupted() { # BREAK MEND
 	transfers 4 $((4 * rounds)) & io=$!
 	sleep 0.3
 	$1 || return
 	sleep 3
-	kill -0 $io || { echo "nothing waits"; return 1; }
-	$2 && wait $io && transfers 4
+	[[ $p == rnbd ]] || kill -0 $io || { echo "nothing waits"; return 1; }
+	$2 || return
+	wait $io || [[ $p == rnbd ]] && until_true "${p}_disk" && transfers 4
 }
 no_mrs() { [[ $(block_mrs) == 0 ]]; }
 disconnected() { "${p}_leave" && until_true no_mrs; }
+device_delete() {
+	[[ $how != extended ]] || ! rmmod ib_mkey 2>/dev/null || { echo "ib_mkey is unloaded"; return 1; }
+	rdma link delete $block_dev
+}
 device_goes() {
 	local rc=0
 	connected || rc=1
-	start_io
-	[[ $how != extended ]] || ! rmmod ib_mkey 2>/dev/null || { echo "ib_mkey is unloaded"; rc=1; }
-	[[ $p != iser ]] || iser_give_up
-	rdma link delete $block_dev || rc=1
-	# Its errors are no matter.
-	kill -KILL "$io"
-	wait "$io"
-	[[ $p != iser ]] || iser_leave
+	if [[ $p == nfs ]]; then
+		# It waits for a device, too.
+		interrupted device_delete block_device && nfs_leave || rc=1
+	else
+		start_io
+		[[ $p != iser ]] || iser_give_up
+		device_delete || rc=1
+		# Its errors are no matter.
+		kill -KILL "$io"
+		wait "$io"
+		[[ $p != iser ]] || iser_leave
+	fi
 	ended && return $rc
 }
 ended() { trace_stop; "${p}_stop" && block_link_down && block_unload "$p"; }
@@ -97,6 +111,10 @@ step() {
 }
 protocol() { # HOW P [MODULE]
 	how=$1 p=$2 what="$2${3:+ with patches/nvme}, $1"
+	local disks=/dev behind=$block_behind
+	if [[ $p == nfs ]]; then
+		local disks=$nfs_mnt behind=$nfs_behind/file dev=("$block_dev" "$block_dev") netns=(- -)
+	fi
 	step "a disk is connected" served "${3-}"
 	step "vectors of whole sectors" whole_sectors
 	step "vectors at every 4 bytes" every_4_bytes
@@ -125,7 +143,7 @@ unloaded() {
 clean() { (($(complaints) == before)) || { dmesg | grep -E -A 20 "$complaints" | tail -n 60; return 1; }; }
 
 protocols=()
-for p in nvme srp iser; do
+for p in nvme srp iser rnbd nfs; do
 	missing=$(block_missing $p) || protocols+=("$p")
 	[[ -z $missing ]] || diag "no $p: $missing"
 done

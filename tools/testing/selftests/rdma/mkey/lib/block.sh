@@ -3,7 +3,7 @@
 #
 # Block storage over RDMA by ULPs of the kernel. For each protocol P, a target serves a RAM disk,
 # and an initiator connects to it, both on one rxe device in the first network namespace, in which
-# these ULPs listen. A script sources this file after common.sh.
+# these ULPs listen. A script sources this file after common.sh. nfs.sh has the same for a file.
 #
 #   P_serve    starts the target        P_stop    ends it
 #   P_away     the target drops its connections and refuses others, until P_back
@@ -22,9 +22,12 @@ declare -A block_modules=(
 	[nvme]="nvmet-rdma nvme-rdma"
 	[srp]="sd_mod target_core_iblock ib_srpt ib_srp"
 	[iser]="sd_mod target_core_iblock iscsi_target_mod ib_isert ib_iser"
+	[rnbd]="rtrs-core rnbd-server rnbd-client"
+	[nfs]="rpcrdma nfsd nfsv4"
 )
 # What they loaded by themselves, and other names of the same.
-block_others=(nvmet nvme_fabrics nvme_keyring nvme_auth scsi_transport_srp libiscsi scsi_transport_iscsi target_core_mod)
+block_others=(nvmet nvme_fabrics nvme_keyring nvme_auth scsi_transport_srp libiscsi scsi_transport_iscsi target_core_mod
+	rpcsec_gss_krb5 grace)
 
 # block_missing P: prints what this kernel or machine lacks for P; fails if that is nothing
 block_missing() {
@@ -45,9 +48,9 @@ block_configfs() { [[ -n $(ls $configfs) ]] || mount -t configfs none $configfs;
 
 block_link_up() {
 	block_link_down && ip link add $block_link mtu 9000 type dummy && ip addr add $block_at/24 dev $block_link &&
-		ip link set $block_link up && rdma link add $block_dev type rxe netdev $block_link &&
-		until_true block_is_active
+		ip link set $block_link up && block_device
 }
+block_device() { rdma link add $block_dev type rxe netdev $block_link && until_true block_is_active; }
 block_is_active() { grep -q ACTIVE /sys/class/infiniband/$block_dev/ports/1/state; }
 block_link_down() {
 	[[ ! -e /sys/class/infiniband/$block_dev ]] || rdma link delete $block_dev || return
@@ -73,13 +76,17 @@ block_load() {
 
 # block_unload P
 block_unload() {
-	local modules module
-	read -ra modules <<<"${block_modules[$1]//-/_}"
 	iscsid_end || return
 	[[ ! -d /sys/module/nvme_rdma_gaps ]] || rmmod nvme_rdma_gaps
+	until_true block_unloaded "$1"
+}
+# What ends a connection later still uses a module.
+block_unloaded() {
+	local modules module
+	read -ra modules <<<"${block_modules[$1]//-/_}"
 	modprobe -qr "${modules[@]}" "${block_others[@]}" brd 2>/dev/null
 	for module in "${modules[@]}"; do
-		[[ $module == sd_mod || ! -d /sys/module/$module ]] || { echo "$module stays"; return 1; }
+		[[ $module == sd_mod || ! -d /sys/module/$module ]] || return
 	done
 }
 
@@ -116,6 +123,17 @@ nvme_leave() {
 		[[ ! -e $controller/delete_controller ]] || write 1 "$controller/delete_controller" || return
 	done
 }
+
+# RNBD: the module of the server listens at all addresses.
+rnbd_serve() { rnbd_back; }
+rnbd_stop() { rnbd_away; }
+rnbd_away() { modprobe -r rnbd-server; }
+rnbd_back() { modprobe rnbd-server; }
+rnbd_connect() {
+	write "sessname=mkey path=ip:$block_at device_path=$block_behind" /sys/devices/virtual/rnbd-client/ctl/map_device
+}
+rnbd_disk() { [[ -b /dev/rnbd0 ]] && grep -q open /sys/block/rnbd0/rnbd/state && echo rnbd0; }
+rnbd_leave() { write normal /sys/block/rnbd0/rnbd/unmap_device; }
 
 # SRP and iSER have one kind of target, LIO.
 lio_disk() {

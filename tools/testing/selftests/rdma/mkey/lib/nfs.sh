@@ -1,28 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# A file system that device 0 serves and device 1 mounts by NFSv4.2 over RDMA, for
-# the selftest and for the benchmark. A script sets nfs_dir to an empty directory, and
-# sources this file after common.sh.
+# A file that device 0 serves, with its bytes in memory, and device 1 mounts by NFSv4.2 over RDMA. A
+# script sets nfs_dir to an empty directory, and sources this file after common.sh. The
+# functions are those of block.sh.
 #
 # The NFS server asks user space which addresses it knows and what they may mount. Its
 # caches get these answers beforehand, so no daemon is needed. A mount and the files in
 # /proc/fs/nfsd belong to a network namespace; all mounts are in the script's own
 # mount namespace, which "ip netns exec" would leave.
 
-nfs_modules=(rpcrdma nfsd nfsv4)
-# Where the server's files are, and where the client sees them.
+# Where the server's file is, and where the client sees it.
 nfs_behind=${nfs_dir:?}/behind nfs_mnt=$nfs_dir/mnt
-
-# nfs_missing: prints what this kernel or machine lacks; fails if that is nothing
-nfs_missing() {
-	local program
-	modprobe -n -qa "${nfs_modules[@]}" || { echo "this kernel has no NFS over RDMA"; return; }
-	for program in nsenter mount; do
-		command -v "$program" >/dev/null || { echo "no $program"; return; }
-	done
-	return 1
-}
 
 # nfs_in_net N COMMAND...: COMMAND in the network namespace of device N
 nfs_in_net() {
@@ -49,48 +38,27 @@ nfs_export() {
 	' - "$1" "$nfs_behind" "$never" "$flags"
 }
 
-# The server waits for clients of its last start to reclaim their files: 10 s, the
-# least that it accepts.
 nfs_serve() {
-	nfs_in_net 0 mount -t nfsd nfsd /proc/fs/nfsd &&
-		nfs_export "$(address_of 1)" &&
+	mkdir "$nfs_behind" "$nfs_mnt" && mount -t tmpfs -o mode=700 tmpfs "$nfs_behind" &&
+		truncate -s 16M "$nfs_behind/file" && nfs_in_net 0 mount -t nfsd nfsd /proc/fs/nfsd && nfs_back
+}
+nfs_stop() {
+	nfs_away && umount /proc/fs/nfsd "$nfs_behind" && rmdir "$nfs_behind" "$nfs_mnt"
+}
+nfs_away() { echo 0 >/proc/fs/nfsd/threads; }
+# A server that ends forgets its exports. It waits for clients of its last start to reclaim
+# their files: 10 s, the least that it accepts.
+nfs_back() {
+	nfs_export "$(address_of 1)" &&
 		echo 10 >/proc/fs/nfsd/nfsv4gracetime &&
 		echo "-3 +4 -4.0 +4.1 +4.2" >/proc/fs/nfsd/versions &&
 		echo "rdma 20049" >/proc/fs/nfsd/portlist &&
 		echo 2 >/proc/fs/nfsd/threads
 }
-
-# nfs_up BYTES: makes one file of that size, exports and mounts it: $nfs_mnt/file
-nfs_up() {
+nfs_connect() {
 	local options
-	modprobe -a "${nfs_modules[@]}" &&
-		mkdir "$nfs_behind" "$nfs_mnt" &&
-		mount -t tmpfs -o mode=700 tmpfs "$nfs_behind" &&
-		truncate -s "$1" "$nfs_behind/file" &&
-		nfs_serve || return
 	options=vers=4.2,proto=rdma,port=20049,sec=sys,addr=$(address_of 0),clientaddr=$(address_of 1)
 	nfs_in_net 1 mount -i -t nfs4 -o "$options" "$(address_of 0):/" "$nfs_mnt"
 }
-
-nfs_is_mounted() { grep -q " $1 " /proc/mounts; }
-
-# nfs_down: undoes nfs_up, also one that failed, and unloads the modules
-nfs_down() {
-	local rc=0 module
-	! nfs_is_mounted "$nfs_mnt" || umount "$nfs_mnt" || rc=1
-	if nfs_is_mounted /proc/fs/nfsd; then
-		echo 0 >/proc/fs/nfsd/threads && umount /proc/fs/nfsd || rc=1
-	fi
-	! nfs_is_mounted "$nfs_behind" || umount "$nfs_behind" || rc=1
-	rmdir "$nfs_behind" "$nfs_mnt" || rc=1
-	for _ in {1..600}; do
-		# The last of them are modules that the others loaded by themselves.
-		modprobe -qr "${nfs_modules[@]}" rpcsec_gss_krb5 grace 2>/dev/null
-		[[ -d /sys/module/rpcrdma || -d /sys/module/nfsd ]] || break
-		sleep 0.1
-	done
-	for module in "${nfs_modules[@]}"; do
-		[[ ! -d /sys/module/$module ]] || { echo "$module stays"; rc=1; }
-	done
-	return "$rc"
-}
+nfs_leave() { umount "$nfs_mnt"; }
+nfs_disk() { [[ -f $nfs_mnt/file ]] && echo file; }
