@@ -114,10 +114,10 @@ impl Core {
     fn revocable_over(&self, index: u32, deadline: &Deadline) -> Result<Revocable> {
         let mut found = Revocable::new();
         let mut left = MOST_PINS;
-        // The MRs whose pins were not looked at yet.
+        let mut at = Some(index);
+        // The MRs whose pins come after those of `at`. Only revocable keys need memory.
         let mut next = KVVec::new();
-        next.push(index, GFP_MAYFAIL)?;
-        while let Some(index) = next.pop() {
+        while let Some(index) = at {
             self.pins.each(index, |pin| {
                 sched::check_killed()?;
                 left = left.checked_sub(1).ok_or(EBUSY)?;
@@ -134,6 +134,7 @@ impl Core {
                 }
                 Ok(())
             })?;
+            at = next.pop();
         }
         Ok(found)
     }

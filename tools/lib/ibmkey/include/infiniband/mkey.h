@@ -138,7 +138,8 @@ struct ibmkey_alloc_attr {
  *
  * The deregistration fails with EBUSY, and the key stays bound, if a memory window, or a
  * key without the flag, refers to the leaf or to the key. The deregistration also fails
- * with EBUSY if an access takes longer than some seconds; the key is unbound then.
+ * with EBUSY if an access takes longer than some seconds; the key is unbound then. It fails
+ * with ENOMEM if there is no memory to list the keys; none is unbound then.
  *
  * Return: the key, to be destroyed by ibv_dereg_mr(); or NULL and errno: EINVAL for
  * an unknown flag.
