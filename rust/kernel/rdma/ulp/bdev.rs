@@ -28,7 +28,7 @@ use kernel::{
 /// A request whose memory a block device may read and write.
 pub(crate) trait Transfer: Request {
     /// Called when the block device has moved the data. May be called in any context, so it does
-    /// not sleep.
+    /// not sleep, and does not drop the last owner of device memory.
     fn moved(wr: KBox<Wr<Self>>, qp: &Queue<Self::Session>, result: Result);
 }
 

@@ -86,7 +86,8 @@ impl Endpoint<Passive> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for too many bytes, or if the other side is gone; `ENOMEM`.
+    /// `EINVAL` for too many bytes, or if the other side is gone; `ENOMEM`. The other side gets no
+    /// answer then.
     pub(crate) fn reject(self, private: &[u8]) -> Result {
         self.id.reject(private)
     }

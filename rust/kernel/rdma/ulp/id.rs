@@ -128,6 +128,8 @@ impl Events {
         )
     }
 
+    /// Keeps the first private data of the other side.
+    ///
     /// # Safety
     ///
     /// `event` must be a request to connect, an established connection or a rejection.
@@ -135,7 +137,7 @@ impl Events {
         let mut state = self.state.lock();
         // SAFETY: By the safety requirement.
         let conn = unsafe { event.param.conn.as_ref() };
-        if conn.private_data.is_null() {
+        if state.private_len != 0 || conn.private_data.is_null() {
             return;
         }
         let len = usize::from(conn.private_data_len).min(PRIVATE_MAX);

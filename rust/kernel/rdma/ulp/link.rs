@@ -217,7 +217,7 @@ impl<C: Send + Sync + 'static, Side> Link<C, Side> {
 /// A connection that was not made.
 pub(crate) struct NotMade {
     pub(crate) error: Error,
-    /// The private data of a rejection, and zeros.
+    /// The private data of the answer, and zeros. An answer of the CM has zeros.
     pub(crate) private: [u8; PRIVATE_MAX],
 }
 
@@ -232,7 +232,9 @@ impl<C: Send + Sync + 'static> Link<C, Active> {
     ///
     /// # Errors
     ///
-    /// `ECONNREFUSED` if the other side rejects it, `ENOTCONN` if there is none, `ETIMEDOUT`.
+    /// `ECONNREFUSED` if the other side rejects it or drops the [`Endpoint`], and if its CM rejects
+    /// it: nothing listens, or too many wait. `ENOTCONN` if the connection is lost at once.
+    /// `ETIMEDOUT` without an answer.
     pub(crate) fn connect(self, private: &[u8]) -> Result<Link<C, Connected>> {
         Ok(self.request(private)?.wait()?)
     }
@@ -265,7 +267,7 @@ impl<C: Send + Sync + 'static> Link<C, Passive> {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the other side is gone, `ETIMEDOUT`.
+    /// `ECONNREFUSED`, `ENOTCONN` or `EINVAL` if the other side is gone, `ETIMEDOUT`.
     pub(crate) fn accept(self, private: &[u8]) -> Result<Link<C, Connected>> {
         self.inner.id.accept(private)?;
         Ok(self.with())

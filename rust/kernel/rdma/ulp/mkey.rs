@@ -22,7 +22,7 @@ pub(crate) enum LeafMemory {
     Dm(Arc<DmRegion>),
     /// Memory of the host, addressed by the local DMA lkey.
     Host(Arc<HostBuffer>),
-    /// The bytes of a key.
+    /// The bytes of a key, unless a peer invalidates it.
     Key(Arc<Mkey<Bound>>),
 }
 
@@ -72,7 +72,7 @@ impl LeafMemory {
         }
     }
 
-    /// Returns `true` for RAM.
+    /// Returns `true` for RAM, and `false` for a key, whose leaves may be anything.
     pub(crate) fn is_ram(&self) -> bool {
         match self {
             Self::Host(_) => true,

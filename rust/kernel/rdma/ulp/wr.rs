@@ -33,7 +33,8 @@ pub(crate) trait Request: Send + Sized + 'static {
     type Pages: Pages;
 
     /// Called when the request has completed, or was flushed after an error. It may sleep for a
-    /// short time, but not with [`Poll::Softirq`](super::Poll::Softirq).
+    /// short time, but not with [`Poll::Softirq`](super::Poll::Softirq): the last owner of a
+    /// `DmRegion` or of a key deregisters it, which sleeps, so another owner keeps it then.
     fn done(wr: KBox<Wr<Self>>, qp: &Queue<Self::Session>, done: Done<'_>);
 }
 
