@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A ULP to start from. It uses rdma_cm for connections, a callback for completions, and
- * a key at the server.
+ * A ULP to start from: rdma_cm, many requests in flight, completions in softirq, a key for
+ * each request, and a connection that is made again after an error.
  *
- * The server listens at an address. For each connection it makes a key over device
- * memory and over a buffer, and tells the client the rkey when it accepts. The
- * client is in the same module: it connects, reads all bytes of the key by one RDMA
- * READ and compares them. The module loads only if all bytes are right. The server
+ * The server has a matrix by columns, half of it in device memory. A client stores it by
+ * rows. For each column the client binds a key to the places of its elements and sends the rkey
+ * to the server. The server writes the column by one RDMA WRITE and invalidates the key with its
+ * reply. Both are in this module: it loads only if the client has the whole matrix. The server
  * continues to listen until the module is removed.
  *
  *   insmod mkey_skeleton.ko address=10.0.0.2
  *
- * A work item releases each connection, because a handler of rdma_cm must not destroy
+ * Callbacks of completions run in softirq and do not sleep: they map a layout to a key and post
+ * REG_MR. A work item releases each connection, because a handler of rdma_cm must not destroy
  * the id that it was called for.
  */
 
@@ -25,17 +26,49 @@
 #include <rdma/ib_mkey.h>
 #include <rdma/rdma_cm.h>
 
-#define SKELETON_DEPTH 4
+#define SKELETON_DEPTH 32U		/* requests that a client has in flight */
+#define SKELETON_TRIES 3		/* connections that a client makes */
 #define SKELETON_TIMEOUT_MS 10000
-
-static const char in_dm[] = "device memory, ";
-static const char in_ram[] = "then RAM";
-#define SKELETON_LENGTH (sizeof(in_dm) - 1 + sizeof(in_ram))
+#define SKELETON_ROWS 16U
+#define SKELETON_COLUMNS 512U
+#define SKELETON_COLUMN (SKELETON_ROWS * sizeof(u64))
+#define SKELETON_MATRIX (SKELETON_COLUMNS * SKELETON_COLUMN)
 
 /* The private data that the server sends when it accepts. */
 struct skeleton_private {
+	__be32 rows;
+	__be32 columns;
+};
+
+/* A request. The reply is the request, sent back. */
+struct skeleton_message {
+	__be32 slot;
+	__be32 column;
 	__be32 rkey;
-	__be32 length;
+};
+
+/* Memory that is mapped for DMA if @dir is not DMA_NONE. */
+struct skeleton_region {
+	void *at;
+	size_t length;
+	u64 dma;
+	enum dma_data_direction dir;
+};
+
+/* A request in flight, and a receive. */
+struct skeleton_slot {
+	struct skeleton_conn *conn;
+	struct ib_cqe received;
+	struct ib_cqe sent;
+	struct ib_mr *key;		/* of the client */
+	u32 column;
+	u32 pending;			/* completions that the client waits for */
+};
+
+/* What the client has of the matrix. It outlives a connection. */
+struct skeleton_fetch {
+	u64 *matrix;
+	DECLARE_BITMAP(have, SKELETON_COLUMNS);
 };
 
 struct skeleton_conn {
@@ -43,52 +76,87 @@ struct skeleton_conn {
 	struct work_struct release;
 	struct rdma_cm_id *id;
 	bool closing;
-	bool is_client;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
-	/* objects that only the server has */
+	u32 num_slots;
+	struct skeleton_slot *slots;
+	/* a message of each slot, that is received or sent */
+	struct skeleton_region in;
+	struct skeleton_region out;
+	/* the client's matrix, or the half of the server's matrix that is in RAM */
+	struct skeleton_region data;
+	/* of the server: a key over device memory and RAM */
 	struct ib_dm *dm;
 	struct ib_mr *dm_mr;
 	struct ib_mr *key;
-	/* a buffer, which is mapped for DMA unless @dma_len is 0 */
-	char *buffer;
-	u64 dma;
-	size_t dma_len;
-	/* the client waits until a step is done; @status is the result of the step */
-	struct completion done;
-	int status;
-	struct ib_cqe cqe;
-	struct skeleton_private peer;
+	/* of the client, NULL for the server */
+	struct skeleton_fetch *fetch;
+	atomic_t next;			/* the next column */
+	atomic_t active;		/* slots that are in use */
+	struct completion done;		/* of a step */
+	int status;			/* the first error */
 };
 
 static char *address = "";
 module_param(address, charp, 0444);
 MODULE_PARM_DESC(address, "IP address to listen at");
 
+static int break_at = -1;
+module_param(break_at, int, 0444);
+MODULE_PARM_DESC(break_at, "column whose first request has a wrong rkey, so that the connection breaks");
+
 static DEFINE_MUTEX(conns_lock);	/* protects conns */
 static LIST_HEAD(conns);
 static struct workqueue_struct *release_wq;
 static struct rdma_cm_id *listener;
 
-/* Frees in reverse order: the key before its leaves, the memory last. */
+static int skeleton_map(struct skeleton_conn *conn, struct skeleton_region *region, void *at,
+			size_t length, enum dma_data_direction dir)
+{
+	u64 dma;
+
+	if (!at)
+		return -ENOMEM;
+	region->at = at;
+	dma = ib_dma_map_single(conn->id->device, at, length, dir);
+	if (ib_dma_mapping_error(conn->id->device, dma))
+		return -EIO;
+	region->dma = dma;
+	region->length = length;
+	region->dir = dir;
+
+	return 0;
+}
+
+static void skeleton_unmap(struct skeleton_conn *conn, struct skeleton_region *region)
+{
+	if (region->dir != DMA_NONE)
+		ib_dma_unmap_single(conn->id->device, region->dma, region->length, region->dir);
+}
+
+/* Frees in reverse order: keys before their leaves, memory last. */
 static void skeleton_release(struct work_struct *work)
 {
 	struct skeleton_conn *conn = container_of(work, struct skeleton_conn, release);
+	u32 i;
 
 	if (conn->id->qp) {
 		rdma_disconnect(conn->id);
 		ib_drain_qp(conn->id->qp);
 		rdma_destroy_qp(conn->id);
 	}
+	for (i = 0; i < conn->num_slots; i++)
+		if (conn->slots[i].key)
+			ib_dereg_mr(conn->slots[i].key);
 	if (conn->key)
 		ib_dereg_mr(conn->key);
 	if (conn->dm_mr)
 		ib_dereg_mr(conn->dm_mr);
 	if (conn->dm)
 		WARN_ON(ib_free_dm(conn->dm));
-	if (conn->dma_len)
-		ib_dma_unmap_single(conn->id->device, conn->dma, conn->dma_len,
-				    DMA_BIDIRECTIONAL);
+	skeleton_unmap(conn, &conn->data);
+	skeleton_unmap(conn, &conn->out);
+	skeleton_unmap(conn, &conn->in);
 	if (conn->cq)
 		ib_free_cq(conn->cq);
 	if (conn->pd)
@@ -99,7 +167,11 @@ static void skeleton_release(struct work_struct *work)
 	mutex_lock(&conns_lock);
 	list_del(&conn->entry);
 	mutex_unlock(&conns_lock);
-	kfree(conn->buffer);
+	if (!conn->fetch)
+		kfree(conn->data.at);
+	kfree(conn->out.at);
+	kfree(conn->in.at);
+	kfree(conn->slots);
 	kfree(conn);
 }
 
@@ -109,21 +181,259 @@ static void skeleton_close(struct skeleton_conn *conn)
 		queue_work(release_wq, &conn->release);
 }
 
-static struct skeleton_conn *skeleton_new(struct rdma_cm_id *id, bool is_client)
+/* The connection is of no more use. The thread of a client closes it, a server's closes itself. */
+static void skeleton_lost(struct skeleton_conn *conn, int error)
+{
+	if (!conn->fetch) {
+		skeleton_close(conn);
+		return;
+	}
+	cmpxchg(&conn->status, 0, error);
+	complete(&conn->done);
+}
+
+static bool skeleton_succeeded(struct skeleton_conn *conn, const struct ib_wc *wc)
+{
+	if (likely(wc->status == IB_WC_SUCCESS))
+		return true;
+	/* All other requests of the queue pair are flushed. */
+	if (wc->status != IB_WC_WR_FLUSH_ERR)
+		pr_info("%s: connection lost: %s\n", dev_name(&conn->id->device->dev),
+			ib_wc_status_msg(wc->status));
+	skeleton_lost(conn, -EIO);
+
+	return false;
+}
+
+static int skeleton_receive(struct skeleton_slot *slot)
+{
+	struct skeleton_conn *conn = slot->conn;
+	struct ib_sge sge = {
+		.addr = conn->in.dma + (slot - conn->slots) * sizeof(struct skeleton_message),
+		.length = sizeof(struct skeleton_message),
+		.lkey = conn->pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = { .wr_cqe = &slot->received, .sg_list = &sge, .num_sge = 1 };
+
+	return ib_post_recv(conn->id->qp, &wr, NULL);
+}
+
+/* Writes the message that a slot sends, and describes it in @sge. */
+static void skeleton_message(struct skeleton_slot *slot, const struct skeleton_message *message,
+			     struct ib_sge *sge)
+{
+	struct skeleton_conn *conn = slot->conn;
+	size_t at = (slot - conn->slots) * sizeof(*message);
+
+	*sge = (struct ib_sge) {
+		.addr = conn->out.dma + at,
+		.length = sizeof(*message),
+		.lkey = conn->pd->local_dma_lkey,
+	};
+	ib_dma_sync_single_for_cpu(conn->id->device, sge->addr, sge->length, DMA_TO_DEVICE);
+	memcpy(conn->out.at + at, message, sizeof(*message));
+	ib_dma_sync_single_for_device(conn->id->device, sge->addr, sge->length, DMA_TO_DEVICE);
+}
+
+/* Copies the message that a slot has received. */
+static int skeleton_received(struct skeleton_slot *slot, const struct ib_wc *wc,
+			     struct skeleton_message *message)
+{
+	struct skeleton_conn *conn = slot->conn;
+	size_t at = (slot - conn->slots) * sizeof(*message);
+
+	if (wc->byte_len != sizeof(*message))
+		return -EPROTO;
+	ib_dma_sync_single_for_cpu(conn->id->device, conn->in.dma + at, sizeof(*message),
+				   DMA_FROM_DEVICE);
+	memcpy(message, conn->in.at + at, sizeof(*message));
+	ib_dma_sync_single_for_device(conn->id->device, conn->in.dma + at, sizeof(*message),
+				      DMA_FROM_DEVICE);
+
+	return 0;
+}
+
+/*
+ * Client: binds the key of the slot to the places of a column and asks for it, in one chain. Ends
+ * the step if this was the last slot and there is no column to ask for.
+ */
+static int skeleton_ask(struct skeleton_slot *slot)
+{
+	struct skeleton_conn *conn = slot->conn;
+	const u64 rows = SKELETON_ROWS;
+	struct ib_mkey_block block = {
+		.bytes_count = sizeof(u64),
+		.lkey = conn->pd->local_dma_lkey,	/* takes DMA addresses */
+		.stride = { SKELETON_COLUMNS * sizeof(u64) },
+	};
+	struct ib_mkey_interleaved layout = {
+		.num_dims = 1,
+		.num_blocks = 1,
+		.repeat_count = &rows,
+		.blocks = &block,
+	};
+	struct skeleton_message message;
+	struct ib_sge sge;
+	struct ib_send_wr send = {
+		.wr_cqe = &slot->sent,
+		.opcode = IB_WR_SEND,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+	/* No completion, unless it fails: SEND is executed after it. */
+	struct ib_reg_wr bind = {
+		.wr = { .opcode = IB_WR_REG_MR, .wr_cqe = &slot->sent, .next = &send },
+		.mr = slot->key,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
+	};
+	int ret;
+
+	do {
+		slot->column = atomic_inc_return(&conn->next) - 1;
+	} while (slot->column < SKELETON_COLUMNS && test_bit(slot->column, conn->fetch->have));
+	if (slot->column >= SKELETON_COLUMNS) {
+		if (atomic_dec_and_test(&conn->active))
+			complete(&conn->done);
+		return 0;
+	}
+
+	block.addr = conn->data.dma + slot->column * sizeof(u64);
+	/* Use another rkey for each request: the rkey of an earlier request is then invalid. */
+	ib_update_fast_reg_key(slot->key, ib_inc_rkey(slot->key->rkey));
+	ret = ib_map_mkey_interleaved(slot->key, &layout);
+	if (ret)
+		return ret;
+	bind.key = slot->key->rkey;
+	message = (struct skeleton_message) {
+		.slot = cpu_to_be32(slot - conn->slots),
+		.column = cpu_to_be32(slot->column),
+		.rkey = cpu_to_be32(slot->key->rkey),
+	};
+	if (slot->column == break_at) {
+		message.rkey = 0;
+		break_at = -1;
+	}
+	skeleton_message(slot, &message, &sge);
+	slot->pending = 2;
+
+	return ib_post_send(conn->id->qp, &bind.wr, NULL);
+}
+
+/* Client: the request is complete when it is sent and the reply is there, in any order. */
+static void skeleton_next(struct skeleton_slot *slot)
+{
+	int ret;
+
+	if (--slot->pending)
+		return;
+	set_bit(slot->column, slot->conn->fetch->have);
+	ret = skeleton_ask(slot);
+	if (ret)
+		skeleton_lost(slot->conn, ret);
+}
+
+static void skeleton_asked(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, sent);
+
+	if (skeleton_succeeded(slot->conn, wc))
+		skeleton_next(slot);
+}
+
+/* Client: the reply follows the WRITE, so the column is in its place, and the key is unbound. */
+static void skeleton_reply(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, received);
+	struct skeleton_conn *conn = slot->conn;
+	struct skeleton_message message;
+	u32 number;
+	int ret;
+
+	if (!skeleton_succeeded(conn, wc))
+		return;
+	ret = skeleton_received(slot, wc, &message);
+	if (!ret)
+		ret = skeleton_receive(slot);
+	if (ret) {
+		skeleton_lost(conn, ret);
+		return;
+	}
+	/* What a peer sends can be anything. */
+	number = be32_to_cpu(message.slot);
+	if (number >= conn->num_slots || !conn->slots[number].pending ||
+	    !(wc->wc_flags & IB_WC_WITH_INVALIDATE) ||
+	    wc->ex.invalidate_rkey != conn->slots[number].key->rkey) {
+		skeleton_lost(conn, -EPROTO);
+		return;
+	}
+	skeleton_next(&conn->slots[number]);
+}
+
+/* Server: writes the column through the peer's key, and replies, in one chain. */
+static void skeleton_request(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, received);
+	struct skeleton_conn *conn = slot->conn;
+	struct ib_sge column = { .length = SKELETON_COLUMN, .lkey = conn->key->lkey };
+	struct skeleton_message message;
+	struct ib_sge sge;
+	struct ib_send_wr reply = {
+		.wr_cqe = &slot->sent,
+		.opcode = IB_WR_SEND_WITH_INV,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+	struct ib_rdma_wr write = {
+		.wr = {
+			.wr_cqe = &slot->sent,
+			.opcode = IB_WR_RDMA_WRITE,
+			.sg_list = &column,
+			.num_sge = 1,
+			.next = &reply,
+		},
+		.remote_addr = 0,	/* a key begins at 0 */
+	};
+
+	if (!skeleton_succeeded(conn, wc))
+		return;
+	if (skeleton_received(slot, wc, &message) ||
+	    be32_to_cpu(message.column) >= SKELETON_COLUMNS) {
+		skeleton_lost(conn, -EPROTO);
+		return;
+	}
+	column.addr = be32_to_cpu(message.column) * SKELETON_COLUMN;
+	write.rkey = be32_to_cpu(message.rkey);
+	reply.ex.invalidate_rkey = write.rkey;
+	skeleton_message(slot, &message, &sge);
+	if (ib_post_send(conn->id->qp, &write.wr, NULL))
+		skeleton_lost(conn, -EIO);
+}
+
+/* Server: the slot is free, and so is its place in the send queue. */
+static void skeleton_replied(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, sent);
+
+	if (skeleton_succeeded(slot->conn, wc) && skeleton_receive(slot))
+		skeleton_lost(slot->conn, -EIO);
+}
+
+static struct skeleton_conn *skeleton_new(struct rdma_cm_id *id, struct skeleton_fetch *fetch)
 {
 	struct skeleton_conn *conn = kzalloc_obj(*conn);
 
 	if (!conn)
 		return NULL;
-	conn->buffer = kzalloc(PAGE_SIZE, GFP_KERNEL);
-	if (!conn->buffer) {
-		kfree(conn);
-		return NULL;
-	}
 	INIT_WORK(&conn->release, skeleton_release);
 	init_completion(&conn->done);
+	conn->in.dir = DMA_NONE;
+	conn->out.dir = DMA_NONE;
+	conn->data.dir = DMA_NONE;
 	conn->id = id;
-	conn->is_client = is_client;
+	conn->fetch = fetch;
+	id->context = conn;
 	mutex_lock(&conns_lock);
 	list_add(&conn->entry, &conns);
 	mutex_unlock(&conns_lock);
@@ -131,17 +441,17 @@ static struct skeleton_conn *skeleton_new(struct rdma_cm_id *id, bool is_client)
 	return conn;
 }
 
-/*
- * Makes the objects of both ends: PD, completion queue, queue pair and a mapped
- * buffer.
- */
+/* Makes the objects of both ends, and posts the receives. */
 static int skeleton_prepare(struct skeleton_conn *conn)
 {
 	struct ib_device *device = conn->id->device;
+	/* A client may ask again before the server sees that its reply has arrived. */
+	u32 num_slots = conn->fetch ? SKELETON_DEPTH : 2 * SKELETON_DEPTH;
+	size_t length = num_slots * sizeof(struct skeleton_message);
 	struct ib_qp_init_attr init = {
 		.cap = {
-			.max_send_wr = SKELETON_DEPTH,
-			.max_recv_wr = SKELETON_DEPTH,
+			.max_send_wr = 2 * num_slots,
+			.max_recv_wr = num_slots,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
 		},
@@ -150,51 +460,83 @@ static int skeleton_prepare(struct skeleton_conn *conn)
 	};
 	struct ib_pd *pd;
 	struct ib_cq *cq;
-	u64 dma;
+	u32 i;
+	int ret;
 
 	pd = ib_alloc_pd(device, 0);
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 	conn->pd = pd;
-	/* ib_drain_qp() needs two more completions of each kind. */
-	cq = ib_alloc_cq(device, conn, 2 * SKELETON_DEPTH + 2, 0, IB_POLL_WORKQUEUE);
+	/* If all requests fail, each has a completion. ib_drain_qp() needs two more. */
+	cq = ib_alloc_cq(device, conn, 3 * num_slots + 2, 0, IB_POLL_SOFTIRQ);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	conn->cq = cq;
-	dma = ib_dma_map_single(device, conn->buffer, PAGE_SIZE, DMA_BIDIRECTIONAL);
-	if (ib_dma_mapping_error(device, dma))
-		return -EIO;
-	conn->dma = dma;
-	conn->dma_len = PAGE_SIZE;
+	conn->slots = kzalloc_objs(*conn->slots, num_slots);
+	if (!conn->slots)
+		return -ENOMEM;
+	conn->num_slots = num_slots;
+	ret = skeleton_map(conn, &conn->in, kzalloc(length, GFP_KERNEL), length, DMA_FROM_DEVICE);
+	if (!ret)
+		ret = skeleton_map(conn, &conn->out, kzalloc(length, GFP_KERNEL), length,
+				   DMA_TO_DEVICE);
+	if (ret)
+		return ret;
 	init.send_cq = cq;
 	init.recv_cq = cq;
+	ret = rdma_create_qp(conn->id, pd, &init);
+	for (i = 0; i < num_slots && !ret; i++) {
+		struct skeleton_slot *slot = &conn->slots[i];
 
-	return rdma_create_qp(conn->id, pd, &init);
+		slot->conn = conn;
+		slot->received.done = conn->fetch ? skeleton_reply : skeleton_request;
+		slot->sent.done = conn->fetch ? skeleton_asked : skeleton_replied;
+		ret = skeleton_receive(slot);
+	}
+
+	return ret;
 }
 
-/* The key: first bytes of device memory, then bytes of the buffer. */
+/* Element @row of @column of the matrix. */
+static u64 skeleton_element(u32 row, u32 column)
+{
+	return (column * SKELETON_ROWS + row + 1) * 0x9e3779b97f4a7c15;
+}
+
+/* Server: the key. The first half of the columns is in device memory, the second in RAM. */
 static int skeleton_make_key(struct skeleton_conn *conn)
 {
-	struct ib_dm_alloc_attr attr = { .length = PAGE_SIZE };
+	const size_t half = SKELETON_MATRIX / 2;
+	struct ib_dm_alloc_attr attr = { .length = half };
+	u64 *data = kzalloc(half, GFP_KERNEL);
 	struct ib_sge parts[2];
 	struct ib_dm *dm;
 	struct ib_mr *mr;
+	u32 i;
 	int ret;
 
+	if (!data)
+		return -ENOMEM;
+	conn->data.at = data;
+	for (i = 0; i < half / sizeof(u64); i++)
+		data[i] = skeleton_element(i % SKELETON_ROWS, i / SKELETON_ROWS);
 	dm = ib_alloc_dm(conn->id->device, &attr);
 	if (IS_ERR(dm))
 		return PTR_ERR(dm);
 	conn->dm = dm;
-	ret = ib_memcpy_to_dm(dm, 0, in_dm, sizeof(in_dm) - 1);
+	ret = ib_memcpy_to_dm(dm, 0, data, half);
 	if (ret)
 		return ret;
-	mr = ib_reg_dm_mr(conn->pd, dm, 0, PAGE_SIZE, 0);
+	mr = ib_reg_dm_mr(conn->pd, dm, 0, half, 0);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 	conn->dm_mr = mr;
-	ib_dma_sync_single_for_cpu(conn->id->device, conn->dma, PAGE_SIZE, DMA_BIDIRECTIONAL);
-	memcpy(conn->buffer, in_ram, sizeof(in_ram));
-	ib_dma_sync_single_for_device(conn->id->device, conn->dma, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	for (i = 0; i < half / sizeof(u64); i++)
+		data[i] = skeleton_element(i % SKELETON_ROWS,
+					   i / SKELETON_ROWS + SKELETON_COLUMNS / 2);
+	ret = skeleton_map(conn, &conn->data, data, half, DMA_TO_DEVICE);
+	if (ret)
+		return ret;
 
 	mr = ib_alloc_mkey(conn->pd, ARRAY_SIZE(parts));
 	if (IS_ERR(mr))
@@ -202,42 +544,40 @@ static int skeleton_make_key(struct skeleton_conn *conn)
 	conn->key = mr;
 	parts[0] = (struct ib_sge) {
 		.addr = 0,		/* device memory begins at 0 */
-		.length = sizeof(in_dm) - 1,
+		.length = half,
 		.lkey = conn->dm_mr->lkey,
 	};
 	parts[1] = (struct ib_sge) {
-		.addr = conn->dma,	/* the local DMA lkey takes DMA addresses */
-		.length = sizeof(in_ram),
+		.addr = conn->data.dma,	/* the local DMA lkey takes DMA addresses */
+		.length = half,
 		.lkey = conn->pd->local_dma_lkey,
 	};
 
-	return ib_bind_mkey_list(mr, parts, ARRAY_SIZE(parts), IB_ACCESS_REMOTE_READ);
+	return ib_bind_mkey_list(mr, parts, ARRAY_SIZE(parts), 0);
 }
 
 /* Returns 0, or an errno. rdma_cm rejects the request and destroys @id after an errno. */
 static int skeleton_accept(struct rdma_cm_id *id)
 {
-	struct skeleton_private private;
+	struct skeleton_private private = {
+		.rows = cpu_to_be32(SKELETON_ROWS),
+		.columns = cpu_to_be32(SKELETON_COLUMNS),
+	};
 	struct rdma_conn_param param = {
 		.private_data = &private,
 		.private_data_len = sizeof(private),
-		.responder_resources = 1,
 		.rnr_retry_count = 7,
 	};
-	struct skeleton_conn *conn = skeleton_new(id, false);
+	struct skeleton_conn *conn = skeleton_new(id, NULL);
 	int ret;
 
 	if (!conn)
 		return -ENOMEM;
-	id->context = conn;
 	ret = skeleton_prepare(conn);
 	if (!ret)
 		ret = skeleton_make_key(conn);
-	if (!ret) {
-		private.rkey = cpu_to_be32(conn->key->rkey);
-		private.length = cpu_to_be32(conn->key->length);
+	if (!ret)
 		ret = rdma_accept(id, &param);
-	}
 	if (ret) {
 		pr_err("cannot accept a connection on %s: error %d\n",
 		       dev_name(&id->device->dev), ret);
@@ -249,32 +589,27 @@ static int skeleton_accept(struct rdma_cm_id *id)
 	return 0;
 }
 
-static void skeleton_step(struct skeleton_conn *conn, int status)
-{
-	conn->status = status;
-	complete(&conn->done);
-}
-
 static int skeleton_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct skeleton_conn *conn = id->context;
+	const struct skeleton_private *private = event->param.conn.private_data;
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		return skeleton_accept(id);
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		skeleton_step(conn, 0);
+		complete(&conn->done);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (!conn->is_client)
+		if (!conn->fetch)
 			break;
-		if (event->param.conn.private_data_len < sizeof(conn->peer)) {
-			skeleton_step(conn, -EPROTO);
-			break;
-		}
-		memcpy(&conn->peer, event->param.conn.private_data, sizeof(conn->peer));
-		skeleton_step(conn, 0);
+		if (event->param.conn.private_data_len < sizeof(*private) ||
+		    be32_to_cpu(private->rows) != SKELETON_ROWS ||
+		    be32_to_cpu(private->columns) != SKELETON_COLUMNS)
+			skeleton_lost(conn, -EPROTO);
+		else
+			complete(&conn->done);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
@@ -286,20 +621,10 @@ static int skeleton_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		 */
 		if (!conn)
 			return cmpxchg(&listener, id, NULL) == id;
-		if (conn->is_client)
-			skeleton_step(conn, event->status < 0 ? event->status : -ENOTCONN);
-		else
-			skeleton_close(conn);
+		skeleton_lost(conn, event->status < 0 ? event->status : -ENOTCONN);
 	}
 
 	return 0;
-}
-
-static void skeleton_read_done(struct ib_cq *cq, struct ib_wc *wc)
-{
-	struct skeleton_conn *conn = cq->cq_context;
-
-	skeleton_step(conn, wc->status == IB_WC_SUCCESS ? 0 : -EIO);
 }
 
 /*
@@ -313,54 +638,28 @@ static int skeleton_wait(struct skeleton_conn *conn, int ret)
 	if (!wait_for_completion_timeout(&conn->done, msecs_to_jiffies(SKELETON_TIMEOUT_MS)))
 		return -ETIMEDOUT;
 
-	return conn->status;
+	return READ_ONCE(conn->status);
 }
 
-/* Reads all of the peer's key into the buffer. */
-static int skeleton_read(struct skeleton_conn *conn)
+/* Asks for all columns that the client lacks. */
+static int skeleton_fetch(struct skeleton_conn *conn)
 {
-	struct ib_sge sge = {
-		.addr = conn->dma,
-		.length = SKELETON_LENGTH,
-		.lkey = conn->pd->local_dma_lkey,
-	};
-	struct ib_rdma_wr wr = {
-		.wr = {
-			.wr_cqe = &conn->cqe,
-			.sg_list = &sge,
-			.num_sge = 1,
-			.opcode = IB_WR_RDMA_READ,
-			.send_flags = IB_SEND_SIGNALED,
-		},
-		.remote_addr = 0,	/* a key begins at 0 */
-		.rkey = be32_to_cpu(conn->peer.rkey),
-	};
-	int ret;
+	int ret = 0;
+	u32 i;
 
-	if (be32_to_cpu(conn->peer.length) != SKELETON_LENGTH)
-		return -EPROTO;
-	conn->cqe.done = skeleton_read_done;
-	ret = skeleton_wait(conn, ib_post_send(conn->id->qp, &wr.wr, NULL));
-	if (ret)
-		return ret;
-	ib_dma_sync_single_for_cpu(conn->id->device, conn->dma, PAGE_SIZE, DMA_BIDIRECTIONAL);
-	if (memcmp(conn->buffer, in_dm, sizeof(in_dm) - 1) ||
-	    memcmp(conn->buffer + sizeof(in_dm) - 1, in_ram, sizeof(in_ram)))
-		return -EBADMSG;
-	pr_info("%s: one READ of a key: %s\n", dev_name(&conn->id->device->dev), conn->buffer);
+	atomic_set(&conn->active, conn->num_slots);
+	for (i = 0; i < conn->num_slots && !ret; i++)
+		ret = skeleton_ask(&conn->slots[i]);
 
-	return 0;
+	return skeleton_wait(conn, ret);
 }
 
 static int skeleton_connect(struct skeleton_conn *conn, struct sockaddr *to)
 {
-	struct rdma_conn_param param = {
-		.initiator_depth = 1,
-		.retry_count = 7,
-		.rnr_retry_count = 7,
-	};
+	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7 };
 	struct rdma_cm_id *id = conn->id;
 	int ret;
+	u32 i;
 
 	ret = skeleton_wait(conn, rdma_resolve_addr(id, NULL, to, SKELETON_TIMEOUT_MS));
 	if (!ret)
@@ -368,14 +667,26 @@ static int skeleton_connect(struct skeleton_conn *conn, struct sockaddr *to)
 	if (!ret)
 		ret = skeleton_prepare(conn);
 	if (!ret)
+		ret = skeleton_map(conn, &conn->data, conn->fetch->matrix, SKELETON_MATRIX,
+				   DMA_FROM_DEVICE);
+	for (i = 0; i < conn->num_slots && !ret; i++) {
+		struct ib_mr *key = ib_alloc_mkey(conn->pd, 1);
+
+		if (IS_ERR(key))
+			ret = PTR_ERR(key);
+		else
+			conn->slots[i].key = key;
+	}
+	if (!ret)
 		ret = skeleton_wait(conn, rdma_connect(id, &param));
 	if (!ret)
-		ret = skeleton_read(conn);
+		ret = skeleton_fetch(conn);
 
 	return ret;
 }
 
-static int skeleton_try(struct sockaddr *to)
+/* Makes one connection. When this returns, nothing of it is left. */
+static int skeleton_try(struct skeleton_fetch *fetch, struct sockaddr *to)
 {
 	struct skeleton_conn *conn;
 	struct rdma_cm_id *id;
@@ -385,14 +696,41 @@ static int skeleton_try(struct sockaddr *to)
 			    IB_QPT_RC);
 	if (IS_ERR(id))
 		return PTR_ERR(id);
-	conn = skeleton_new(id, true);
+	conn = skeleton_new(id, fetch);
 	if (!conn) {
 		rdma_destroy_id(id);
 		return -ENOMEM;
 	}
-	id->context = conn;
 	ret = skeleton_connect(conn, to);
 	skeleton_close(conn);
+	flush_workqueue(release_wq);
+
+	return ret;
+}
+
+/* Fetches the matrix. After an error it connects again, and asks for what is missing. */
+static int skeleton_client(struct sockaddr *to)
+{
+	struct skeleton_fetch *fetch = kzalloc_obj(*fetch);
+	int tries = 0, ret = -ENOMEM;
+	u32 i;
+
+	if (!fetch)
+		return -ENOMEM;
+	fetch->matrix = kzalloc(SKELETON_MATRIX, GFP_KERNEL);
+	if (fetch->matrix)
+		do {
+			ret = skeleton_try(fetch, to);
+		} while (ret && ++tries < SKELETON_TRIES && listener);
+	for (i = 0; i < SKELETON_ROWS * SKELETON_COLUMNS && !ret; i++)
+		if (fetch->matrix[i] !=
+		    skeleton_element(i / SKELETON_COLUMNS, i % SKELETON_COLUMNS))
+			ret = -EBADMSG;
+	if (!ret)
+		pr_info("%u columns by %u keys, %d connections\n", SKELETON_COLUMNS,
+			SKELETON_DEPTH, tries + 1);
+	kfree(fetch->matrix);
+	kfree(fetch);
 
 	return ret;
 }
@@ -436,7 +774,7 @@ static int __init skeleton_init(void)
 	if (!ret)
 		ret = rdma_listen(id, SKELETON_DEPTH);
 	if (!ret)
-		ret = skeleton_try((struct sockaddr *)&at);
+		ret = skeleton_client((struct sockaddr *)&at);
 	if (ret)
 		skeleton_end();
 

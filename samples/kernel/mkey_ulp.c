@@ -236,22 +236,6 @@ static int composite(struct ulp *ulp)
 	return ulp_link_connect(&ulp->link);
 }
 
-/* Sends messages from scattered memory. A request binds a key for each message. */
-static int messages(struct ulp *ulp)
-{
-	struct ib_sge all = {
-		.addr = ulp->matrix_addr,
-		.length = HOST_LEN,
-		.lkey = ulp->there->pd->local_dma_lkey,
-	};
-
-	expect(!ib_bind_mkey_list(ulp->mkey, &all, 1, ALL_ACCESS));
-	expect(!ulp_request(ulp->here, ulp->host, ulp->host_addr, ulp->matrix, 0,
-			    ulp->mkey->rkey));
-
-	return ib_unbind_mkey(ulp->mkey);
-}
-
 /* Each refused call returns its errno. */
 static int refusals(struct ulp *ulp)
 {
@@ -318,7 +302,7 @@ static int ulp_steps(struct ulp *ulp)
 	}
 
 	ret = pages(ulp) ?: counter(ulp) ?: staging(ulp) ?: sending(ulp) ?: column(ulp) ?:
-	      composite(ulp) ?: messages(ulp) ?: refusals(ulp) ?:
+	      composite(ulp) ?: refusals(ulp) ?:
 	      ulp_keys(ulp->there->pd, ulp->dm) ?:
 	      ulp_limits(ulp->there->pd, ulp->matrix_addr);
 

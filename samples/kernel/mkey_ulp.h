@@ -24,8 +24,6 @@ int ulp_link_connect(struct ulp_link *link);
 int ulp_run(struct ulp_side *side, const struct ib_send_wr *wr,
 	    enum ib_wc_status *status);
 int ulp_keys(struct ib_pd *pd, struct ib_dm *dm);
-int ulp_request(struct ulp_side *here, u8 *from, u64 from_addr, u8 *to, u64 remote_addr,
-		u32 rkey);
 int ulp_limits(struct ib_pd *pd, u64 addr);
 
 #endif /* MKEY_ULP_H */

@@ -90,14 +90,16 @@ connects() {
 	((kib < 2048 + rounds / 4)) || { echo "$kib KiB more slab after $rounds connections"; return 1; }
 }
 
-# The skeleton loads only if its client has read the server's memory by the rkey.
+# The skeleton loads only if its client has all of the server's matrix.
 skeleton=${MKEY_SKELETON:-${MODULE_DIR-}/samples/kernel/mkey_skeleton.ko}
-skeleton() { # N ADDRESS
+skeleton() { # N ADDRESS [PARAMETER]
 	modprobe -q rdma_cm || true
-	in_ns "$1" insmod "$skeleton" address="$2"
+	in_ns "$1" insmod "$skeleton" address="$2" ${3:+"$3"}
 }
+# skeleton_works CONNECTIONS [PARAMETER]: the client needs this many
 skeleton_works() {
-	skeleton 1 "$(address_of 1)" && rmmod mkey_skeleton
+	skeleton 1 "$(address_of 1)" "${@:2}" && rmmod mkey_skeleton &&
+		dmesg | grep 'mkey_skeleton: .* connections$' | tail -n 1 | grep " $1 connections"
 }
 skeleton_refused() { ! skeleton 0 "$1" && [[ ! -d /sys/module/mkey_skeleton ]]; }
 
@@ -110,7 +112,7 @@ skeleton_loses_its_device() {
 	rmmod mkey_skeleton && ((rc == 0))
 }
 
-plan 15
+plan 16
 check "in C" ulp_run c "${dev[0]}" "${dev[1]}"
 check "in C, the other way" ulp_run c "${dev[1]}" "${dev[0]}"
 check "in C, again" ulp_run c "${dev[0]}" "${dev[1]}"
@@ -122,7 +124,8 @@ check "in Rust, without a device it is refused" refused rust "${number[0]}" 4000
 check "in Rust, while another device comes and goes" device_goes
 check "in Rust, a device is deleted while it is used" device_is_told
 check "in Rust, $rounds connections leave nothing" connects
-check "the skeleton" skeleton_works
+check "the skeleton" skeleton_works 1
+check "the skeleton, with a connection that breaks" skeleton_works 2 break_at=300
 check "the skeleton, at what is no address" skeleton_refused x
 check "the skeleton, at an address of another machine" skeleton_refused 10.77.0.1
 check "the skeleton, while its device goes" skeleton_loses_its_device
