@@ -9,6 +9,8 @@
 # shellcheck disable=SC2317 # functions are called by check
 # shellcheck source=lib/common.sh
 source "$(dirname "$0")/common.sh" 2>/dev/null || source "$(dirname "$0")/lib/common.sh"
+# shellcheck source=lib/rdma-core.sh
+source "$here/rdma-core.sh" 2>/dev/null || source "$here/lib/rdma-core.sh"
 
 ((UID == 0)) || skip_all "not root"
 [[ -d /sys/module/ib_mkey ]] || skip_all "ib_mkey is not loaded"
@@ -105,9 +107,14 @@ all() { # SUFFIX
 	for p in "${refused[@]}"; do check "$p$1: refused" fails "$p"; done
 }
 
-plan $((2 * (${#pairs[@]} + ${#refused[@]}) + 2))
+# mkey_pyverbs.sh runs the same tests of rdma-core with ib_mkey.
+modules=("${rdma_core_modules[@]}")
+[[ ${MKEY_TEST_QUICK:-0} == 0 ]] && has_rdma_core || modules=()
+
+plan $((2 * (${#pairs[@]} + ${#refused[@]}) + ${#modules[@]} + 2))
 all ""
 check "the kernel's own rdma_rxe" unmodified_rxe
 all ", unmodified rxe"
+for m in "${modules[@]}"; do check "rdma-core's test_$m, unmodified rxe" rdma_core_passes any LD_PRELOAD= "$m"; done
 check "this rdma_rxe again" own_rxe
 ktap_finished
