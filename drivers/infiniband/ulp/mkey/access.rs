@@ -18,7 +18,7 @@ pub(crate) mod refused;
 pub(crate) mod window;
 
 use crate::{
-    backend::{Claimed, ClaimedMr, Direction, Payload},
+    backend::{Claimed, Direction, Payload},
     counters::{self, Count},
     errors::Refused,
     kernel_ext::rdma::{mr::Right, Access, Pd},

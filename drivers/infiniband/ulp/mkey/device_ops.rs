@@ -3,7 +3,7 @@
 //! The operations of an extended device.
 
 use crate::{
-    backend::{pins::Unpinned, Backend, ClaimedMr, Hw, MrRange},
+    backend::{pins::Unpinned, rxe, Claimed, MrRange},
     bindings,
     device::MkeyDevice,
     dm::{self, Buffer},
@@ -42,7 +42,7 @@ pub(crate) struct Leaving {
     /// Its region, if the MR belongs to this module.
     region: Option<Arc<Region>>,
     /// Resumed if deregistration fails.
-    suspended: <Hw as Backend>::Suspended,
+    suspended: rxe::SuspendedMr,
 }
 
 /// Returns how long the end of an object waits for accesses, each of which can take as long as a
@@ -64,7 +64,7 @@ impl MkeyDevice {
     /// `EBUSY` if the MR is pinned; `EINVAL` while a window of the driver is bound to it; `ENOMEM`,
     /// and `EINTR` if the process was killed.
     fn leave(&self, mr: &Mr) -> Result<Leaving> {
-        let suspend = |unpinned: &Unpinned<'_>| self.core.hw.suspend(mr, unpinned);
+        let suspend = |unpinned: &Unpinned<'_>| rxe::suspend(mr, unpinned);
         if mr.is_user() && mr.pd() == self.core.pd.as_raw() {
             // This is the MR over the pages of device memory. Users cannot name it, so nothing pins
             // it, and it has no region.
@@ -80,10 +80,10 @@ impl MkeyDevice {
     }
 
     /// Lets an MR stay that was not deregistered. One of this module's MRs has no binding any more.
-    fn stay(mr: &Mr, region: Option<&Arc<Region>>, suspended: <Hw as Backend>::Suspended) {
-        match (Hw::claimed(mr), region) {
+    fn stay(mr: &Mr, region: Option<&Arc<Region>>, suspended: rxe::SuspendedMr) {
+        match (Claimed::of(mr), region) {
             (Some(mr), Some(region)) => drop(region.clear(mr)),
-            _ => Hw::resume(mr, suspended),
+            _ => rxe::resume(mr, suspended),
         }
     }
 }
@@ -100,8 +100,7 @@ impl MkeyDevice {
     ) -> Result<KBox<DriverDm<Buffer>>> {
         let class = dm::ClassRequest::from_raw(class)?;
         let size = (attr.length, attr.alignment);
-        let driver = (&self.core.hw, &*self.core.pd);
-        DriverDm::new(Buffer::new(driver, &self.memory, size, class, user)?)
+        DriverDm::new(Buffer::new(&self.core.pd, &self.memory, size, class, user)?)
     }
 }
 
@@ -118,7 +117,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn driver() -> DriverOps {
-        Hw::driver_ops()
+        rxe::driver_ops()
     }
 
     fn query_device(&self, attr: &mut bindings::ib_device_attr, for_process: bool) {
@@ -136,7 +135,7 @@ impl DeviceOps for MkeyDevice {
         attrs: &Attrs<'_>,
     ) -> Result<KBox<DriverDm<Buffer>>> {
         let class = attrs.get_u64(bindings::ib_mkey_dm_alloc_attrs_IB_MKEY_ATTR_DM_ALLOC_CLASS)?;
-        self.new_dm(attr, class.unwrap_or(0), Some(Hw::user(context)))
+        self.new_dm(attr, class.unwrap_or(0), Some(rxe::user(context)))
     }
 
     fn reg_dm_mr(
@@ -154,7 +153,7 @@ impl DeviceOps for MkeyDevice {
             return Err(eopnotsupp());
         }
         let charge = self.core.charge(pd, cost::REGION + cost::BINDING)?;
-        let mr = self.core.hw.claim_dm(mr)?;
+        let mr = Claimed::new_dm(mr)?;
         if length == 0 {
             // Nothing is bound, so only an access of 0 bytes is in range.
             self.core.adopt(mr, Kind::Dm, charge)?;
@@ -193,7 +192,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn map_fast_reg(&self, mr: &Mr, elements: Elements<'_>) -> Result<MappedElements> {
-        let region = Hw::claimed(mr).and_then(|mr| mr.object::<Region>());
+        let region = Claimed::of(mr).and_then(|mr| mr.object::<Region>());
         match &region.ok_or(EINVAL)?.kind {
             Kind::FastReg(fast_reg) => fast_reg.map(elements, mr.page_size()),
             _ => Err(EINVAL),
@@ -201,10 +200,10 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn page_size(&self, mr: &Mr) -> u32 {
-        let region = Hw::claimed(mr).and_then(|mr| mr.object::<Region>());
+        let region = Claimed::of(mr).and_then(|mr| mr.object::<Region>());
         match region.as_ref().map(|region| &region.kind) {
             Some(Kind::FastReg(fast_reg)) => fast_reg.page_size(),
-            _ => self.core.hw.page_size(mr),
+            _ => rxe::page_size(mr),
         }
     }
 
@@ -236,7 +235,7 @@ impl DeviceOps for MkeyDevice {
             return Err(ENOMEM);
         }
         let charge = self.core.charge(pd, cost::pages(pages)?)?;
-        Hw::driver_ops().alloc_mr(pd, u32::try_from(pages)?, |mr| {
+        rxe::driver_ops().alloc_mr(pd, u32::try_from(pages)?, |mr| {
             // The import must be in the table before a program can find the MR: dereg_mr drops the
             // import with the region.
             let region = self.core.adopt(&mr, Kind::DmaBuf(import), charge)?;
@@ -244,7 +243,7 @@ impl DeviceOps for MkeyDevice {
                 return Err(EINVAL);
             };
             // SAFETY: The region has the import, and is in the table until the MR was deregistered.
-            let filled = unsafe { self.core.hw.fill(mr, import, offset, length, addr, access) };
+            let filled = unsafe { rxe::fill(mr, import, offset, length, addr, access) };
             if filled.is_err() {
                 self.core.forget(&region);
             }
@@ -291,7 +290,7 @@ impl DeviceOps for MkeyDevice {
     }
 
     fn rights(&self, mr: &Mr) -> Access {
-        self.core.hw.rights(mr)
+        rxe::rights(mr)
     }
 
     fn retranslate(
@@ -303,13 +302,11 @@ impl DeviceOps for MkeyDevice {
     ) -> Result {
         // Memory that a key or a window refers to must stay in its place.
         let suspended = self.core.if_unpinned(mr.index(), |unpinned| {
-            if self.core.hw.has_windows(mr) {
+            if rxe::has_windows(mr) {
                 return Err(EBUSY);
             }
-            self.core.hw.suspend(mr, unpinned)
+            rxe::suspend(mr, unpinned)
         })?;
-        self.core
-            .hw
-            .retranslate(mr, suspended, spare, range, finish)
+        rxe::retranslate(mr, suspended, spare, range, finish)
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use class::{ClassRequest, Offer};
 pub(crate) use pool::OfferedMemory;
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::{rxe, BaseMr},
     bindings,
     kernel_ext::{
         dma_buf::{self, DmaBuf},
@@ -85,7 +85,7 @@ pub(crate) fn check_dma_buf(buffer: &DmaBuf) -> Result {
 pub(crate) struct Buffer {
     export: SetOnce<dma_buf::Export<Store>>,
     view: SetOnce<dma_buf::Export<Store>>,
-    pub(crate) base: <Hw as Backend>::Base,
+    pub(crate) base: BaseMr,
     _region: OwnedMr,
     store: Arc<Store>,
     device: Arc<OfferedMemory>,
@@ -102,7 +102,7 @@ impl Buffer {
     /// largest block of pages; `EOPNOTSUPP` for a class that the device does not offer; `ENOMEM`
     /// beyond a quota or without memory.
     pub(crate) fn new(
-        (hw, pd): (&Hw, &Pd),
+        pd: &Pd,
         device: &Arc<OfferedMemory>,
         (length, log_align): (u64, u32),
         class: ClassRequest,
@@ -137,7 +137,7 @@ impl Buffer {
         // SAFETY: The buffer keeps the memory and the MR, which drops first. The result drops
         // before the MR. Its clones are in MRs over the buffer, whose user deregisters them before
         // it frees the buffer.
-        let back = |new: NewMr<'_>| unsafe { hw.back(new, &store.memory) };
+        let back = |new: NewMr<'_>| unsafe { rxe::back(new, &store.memory) };
         let (region, base) = OwnedMr::new(pd, u32::try_from(pages)?, back)?;
         Ok(Self {
             export: SetOnce::new(),

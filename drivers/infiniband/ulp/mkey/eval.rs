@@ -9,16 +9,13 @@
 //! for successive pieces in that leaf.
 
 use crate::{
-    backend::{Backend, BaseMr, Direction, Hw, Payload},
+    backend::{BaseMr, Direction, Payload},
     errors::Refused,
     kernel_ext::sched,
     layout::{Row, Segment},
     region::binding::{Binding, Leaf, LeafPlace},
 };
 use kernel::{ffi::c_int, prelude::*};
-
-/// The MR of a leaf: one of the driver's MRs.
-pub(crate) type LeafMr = <Hw as Backend>::Base;
 
 impl Leaf {
     /// Copies the bytes of the leaf from address `addr` on, for a reader of this node. `pd` is the
@@ -63,7 +60,7 @@ impl Binding {
         leaves: &'l [Leaf],
         index: u32,
         write: bool,
-    ) -> Result<(&'l LeafMr, u64)> {
+    ) -> Result<(&'l BaseMr, u64)> {
         let leaf = leaves.get(index as usize).ok_or(EFAULT)?;
         let LeafPlace::Memory {
             base,
@@ -127,7 +124,7 @@ impl Binding {
         // The cursor is large, so it is not moved.
         let rows = rows.as_mut().map_err(|error| *error)?;
         // The MR of the segment before.
-        let mut opened: Option<(u32, (&LeafMr, u64))> = None;
+        let mut opened: Option<(u32, (&BaseMr, u64))> = None;
         while let Some(segment) = rows.next_segment() {
             let leaf = segment.leaf();
             let (base, delta) = match opened {
@@ -142,7 +139,7 @@ impl Binding {
 
     /// Returns the MR and the address of an access that cannot be split. Its bytes must be in one
     /// piece of each level of keys.
-    fn resolve(&self, offset: u64, len: u64) -> Result<(&LeafMr, u64)> {
+    fn resolve(&self, offset: u64, len: u64) -> Result<(&BaseMr, u64)> {
         let (mut binding, mut at) = (self, offset);
         loop {
             let run = binding.layout.resolve(at, len)?;

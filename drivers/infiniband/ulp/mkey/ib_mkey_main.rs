@@ -18,7 +18,7 @@
 //! | `limits.rs`, `limits/` | accounts and limits of memory |
 //! | `backend.rs`, `backend/` | the interface to a driver, and the backend of rxe |
 
-use backend::{Backend, Hw};
+use backend::rxe;
 use kernel::prelude::*;
 use kernel_ext::rdma;
 
@@ -77,7 +77,7 @@ module! {
 
 // Fields drop in declaration order, when there is no device.
 struct IbMkey {
-    _registered: <Hw as Backend>::Registered,
+    _registered: rxe::Registered,
     _client: rdma::Registration<device::MkeyDevice>,
     _shown: dm::show::Shown,
 }
@@ -89,7 +89,7 @@ impl kernel::Module for IbMkey {
         let shown = dm::show::Shown::new()?;
         let client = rdma::Registration::new()?;
         // From here on there can be devices.
-        let registered = Hw::register(&device_ops::OPERATIONS)?;
+        let registered = rxe::register(&device_ops::OPERATIONS)?;
         Ok(Self {
             _registered: registered,
             _client: client,

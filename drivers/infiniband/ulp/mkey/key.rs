@@ -15,7 +15,7 @@ mod stage;
 pub(crate) use description::{check_kind, counts, Description, Range};
 
 use crate::{
-    backend::{Backend, Claimed, ClaimedMr, Hw},
+    backend::Claimed,
     counters::{self, Count},
     errors::{Refused, Result},
     kernel_ext::{
@@ -53,7 +53,7 @@ impl<'a> Key<'a> {
     /// Returns the key whose MR is `mr`.
     pub(crate) fn of(mr: &'a Mr, pd: &'a Pd) -> Result<Self> {
         let core = Core::of(mr.device()).map_err(|_| Refused::DEVICE)?;
-        let mr = Hw::claimed(mr).ok_or(Refused::NOT_A_KEY)?;
+        let mr = Claimed::of(mr).ok_or(Refused::NOT_A_KEY)?;
         let region: Arc<Region> = mr.object::<Region>().ok_or(Refused::NOT_A_KEY)?.into();
         let Kind::Key { max_entries, .. } = region.kind else {
             return Err(Refused::NOT_A_KEY);
@@ -142,7 +142,7 @@ pub(crate) fn create(core: &Core, pd: &Pd, max_entries: u32, revocable: bool) ->
         (cost::REGION, None)
     };
     let charge = core.charge(pd, bytes)?;
-    let (mr, ()) = OwnedMr::new(pd, 1, |new| core.hw.claim(new).map(|_| ()))?;
+    let (mr, ()) = OwnedMr::new(pd, 1, |new| Claimed::new(new).map(|_| ()))?;
     let kind = Kind::Key {
         max_entries,
         pins: core.pins.clone(),

@@ -8,7 +8,7 @@
 use crate::{
     backend::{
         pins::{NoDereg, Unpinned},
-        Backend, ClaimedMr, Hw, LookedUp,
+        rxe, Claimed, LookedUp,
     },
     kernel_ext::{
         error::eopnotsupp,
@@ -36,7 +36,6 @@ pub(crate) struct Core {
     pub(crate) regions: Regions,
     /// The pins of the MRs to which bindings refer.
     pub(crate) pins: Arc<Pins>,
-    pub(crate) hw: Hw,
     /// The protection domain of this module's own MRs, which processes cannot name.
     pub(crate) pd: OwnedPd,
     /// Owners of the kernel's memory that keys and other regions take.
@@ -61,7 +60,6 @@ impl Core {
     /// Makes the core of a device, without regions.
     pub(crate) fn new(device: NewDevice<'_>) -> Result<impl PinInit<Self>> {
         let pd = OwnedPd::new(&device, c"ib_mkey")?;
-        let hw = Hw::new(&device);
         let pins = Pins::new(device)?;
         let owners = Owners::new(
             parameters::max_key_memory(),
@@ -70,7 +68,6 @@ impl Core {
         Ok(pin_init!(Self {
             regions <- Regions::new(),
             pins,
-            hw,
             pd,
             owners,
         }))
@@ -80,7 +77,7 @@ impl Core {
     /// users.
     /// Fails with `ENOMEM` beyond a limit.
     pub(crate) fn charge(&self, pd: &Pd, bytes: i64) -> Result<OwnerCharge> {
-        Owners::charge(&self.owners, pd.context().map(Hw::user), bytes)
+        Owners::charge(&self.owners, pd.context().map(rxe::user), bytes)
     }
 
     /// Makes the unbound region of an MR, and puts it into the table. The current process is shown
@@ -90,7 +87,7 @@ impl Core {
         let maker = user.map(|_| Process::current());
         let region = Region::new(mr, kind, maker, charge)?;
         self.regions.insert(&region)?;
-        if let Some(mr) = Hw::claimed(mr) {
+        if let Some(mr) = Claimed::of(mr) {
             // SAFETY: The table keeps the region until `forget()`, which is called when the driver
             // has deregistered the MR. A caller that makes an MR of the driver's does nothing after
             // this that could fail, so the driver deregisters the MR by `dereg_mr()` alone.
@@ -111,7 +108,7 @@ impl Core {
         let lkey = self.pd.local_dma_lkey();
         let base = self.pins.exclude(|held: &NoDereg<'_>| {
             // SAFETY: The MR is a part of the domain, and the regions drop before the domain.
-            match unsafe { self.hw.find(held, lkey, &self.pd)? } {
+            match unsafe { rxe::find(held, lkey, &self.pd)? } {
                 LookedUp::Memory { base, .. } => Ok(base),
                 _ => Err(eopnotsupp()),
             }
@@ -119,7 +116,7 @@ impl Core {
         let bytes = cost::fast_reg(max.min(MAX_ENTRIES) as usize)?;
         let charge = Owners::charge(&self.owners, None, bytes)?;
         let fast = FastReg::new(&self.pd, base, max, self.pins.clone())?;
-        let mr = self.hw.claim_fast_reg(mr)?;
+        let mr = Claimed::new_fast_reg(mr)?;
         self.adopt(mr, Kind::FastReg(fast), charge)
     }
 
@@ -145,7 +142,7 @@ impl Core {
 
     /// Returns the region of `mr`; [`None`] for one of the driver's MRs.
     pub(crate) fn region_of(&self, mr: &Mr) -> Option<Arc<Region>> {
-        match Hw::claimed(mr) {
+        match Claimed::of(mr) {
             Some(mr) => mr.object::<Region>().map(Arc::from),
             None => self.regions.of(mr),
         }

@@ -69,7 +69,7 @@ mod unbind;
 pub(crate) use binding::rights;
 
 use crate::{
-    backend::{Claimed, ClaimedMr},
+    backend::Claimed,
     bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
     errors::Refused,
     kernel_ext::{

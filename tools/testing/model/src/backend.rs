@@ -96,29 +96,13 @@ impl Memory {
 }
 
 #[derive(Clone)]
-pub(crate) struct Base(pub(crate) Arc<Memory>);
+pub(crate) struct BaseMr(pub(crate) Arc<Memory>);
 
-impl Base {
+impl BaseMr {
     pub(crate) fn is_on_demand(&self) -> bool {
         false
     }
 }
-
-pub(crate) trait BaseMr {}
-impl BaseMr for Base {}
-
-pub(crate) trait Backend {
-    type Base;
-}
-
-pub(crate) struct Hw;
-
-impl Backend for Hw {
-    type Base = Base;
-}
-
-pub(crate) trait ClaimedMr {}
-impl ClaimedMr for Claimed {}
 
 /// A claimed MR.
 pub(crate) struct Claimed {

@@ -330,7 +330,7 @@ fn destroy() {
 fn fast_registration() {
     explore(3, || {
         let memory = Memory::new(ONE);
-        let base = crate::backend::Base(memory.clone());
+        let base = crate::backend::BaseMr(memory.clone());
         let world = World::of(|pins| {
             Kind::FastReg(FastReg::new(&PD, base.clone(), 2, pins.clone()).unwrap())
         });

@@ -4,9 +4,8 @@
 
 use super::region_of;
 use crate::{
-    backend::{BaseMr, Claimed},
+    backend::{BaseMr, Claimed, OdpStats},
     errors::Refused,
-    eval::LeafMr,
     kernel_ext::sched,
     region::binding::{Binding, Leaf, LeafPlace},
 };
@@ -68,7 +67,7 @@ struct Walk<'a, F> {
     run: F,
 }
 
-impl<F: FnMut(&LeafMr, u64, u64) -> Result> Walk<'_, F> {
+impl<F: FnMut(&BaseMr, u64, u64) -> Result> Walk<'_, F> {
     /// Prefetches one range. Leaves out memory that is not on demand. Returns `false` if there may
     /// be no more ranges.
     fn prefetch(&mut self, pages: Pages) -> Result<bool> {
@@ -97,7 +96,7 @@ pub(crate) fn prefetch(
     (addr, len): (u64, u64),
     writes: bool,
     wait: bool,
-    run: impl FnMut(&LeafMr, u64, u64) -> Result,
+    run: impl FnMut(&BaseMr, u64, u64) -> Result,
 ) -> Result {
     let binding = region_of(mr)?.binding.get().ok_or(EINVAL)?;
     let located = binding.locate(addr.wrapping_sub(binding.start), len);
@@ -148,7 +147,7 @@ fn of_access(error: Error) -> Error {
 
 /// Adds the numbers of the ODP leaves of `mr` to `sum`. A leaf counts once for each key that it is
 /// below. Returns `false` if there are none.
-pub(crate) fn add_odp_stats(mr: &Claimed, sum: &mut <LeafMr as BaseMr>::OdpStats) -> bool {
+pub(crate) fn add_odp_stats(mr: &Claimed, sum: &mut OdpStats) -> bool {
     let Some(binding) = region_of(mr).ok().and_then(|region| region.binding.get()) else {
         return false;
     };

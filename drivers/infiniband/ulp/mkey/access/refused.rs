@@ -7,7 +7,7 @@
 //! of the record.
 
 use crate::{
-    backend::{Backend, Claimed, ClaimedMr, Hw},
+    backend::{rxe, Claimed},
     bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
     counters,
     errors::Refused,
@@ -78,7 +78,7 @@ pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked, error: Error) 
         remote: asked.remote.into(),
         ..Zeroable::zeroed()
     };
-    Hw::trace_refused(&refused);
+    rxe::trace_refused(&refused);
     region.refuse_access(refused);
 }
 

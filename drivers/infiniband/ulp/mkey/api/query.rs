@@ -5,7 +5,7 @@
 use crate::{
     access::refused,
     api::kapi::with_key,
-    backend::{Backend, Hw},
+    backend::rxe,
     bindings::{
         ib_uverbs_mkey_block as UapiBlock, ib_uverbs_mkey_indexed as UapiIndexed,
         ib_uverbs_mkey_info, ib_uverbs_mkey_kind_IB_UVERBS_MKEY_INDEXED as KIND_INDEXED,
@@ -194,7 +194,7 @@ export_c! {
         refused_access: Out<'_, ib_uverbs_mkey_refused_access>,
     ) -> Result {
         let core = Core::of(context.device())?;
-        refused_access.set(refused::last_of(core, Hw::user(context)));
+        refused_access.set(refused::last_of(core, rxe::user(context)));
         Ok(())
     }
 }

@@ -21,7 +21,7 @@
 //!
 //! The lock nests in a region's `edit`. `FastReg::slots` nests in it.
 //!
-//! A look-up of an MR takes a [`NoDereg`], and `Backend::suspend` takes an [`Unpinned`]. Both are
+//! A look-up of an MR takes a [`NoDereg`], and `rxe::suspend()` takes an [`Unpinned`]. Both are
 //! made here alone, under this lock, so safe code cannot run the two at the same time. A device has
 //! one such lock, because [`Pins::new`] consumes a [`NewDevice`].
 

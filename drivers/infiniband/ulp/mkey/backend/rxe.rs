@@ -29,26 +29,25 @@ mod mr_ops;
 mod pages;
 mod rereg;
 
-use base::Base;
-use claimed::{ClaimedRxeMr, RxeMr};
+pub(crate) use base::BaseMr;
+pub(crate) use bindings::rxe_odp_stats as OdpStats;
+pub(crate) use claimed::{Claimed, MrRange, SlotValue};
+pub(crate) use find::{find, read_now, LookedUp};
+pub(crate) use rereg::retranslate;
 
 use crate::{
-    backend::{
-        interface::{Backend, LookedUp, ShownWindow},
-        pins::{NoDereg, Unpinned},
-    },
+    backend::pins::Unpinned,
     bindings::ib_uverbs_mkey_refused_access as RefusedAccess,
     kernel_ext::{
         dma_buf::Import,
         memory::SharedMemory,
         rdma::{
-            device::NewDevice,
             driver::DriverOps,
             mr::{NewMr, Right},
             mr_key,
             pd::UserContext,
             table::Operations,
-            Access, Device, Mr, Pd,
+            Access, Device, Mr,
         },
         sync::smp_mb,
         user::User,
@@ -57,6 +56,7 @@ use crate::{
 use bindings::{
     rxe_mr_state_RXE_MR_STATE_INVALID as INVALID, rxe_mr_state_RXE_MR_STATE_VALID as VALID,
 };
+use claimed::RxeMr;
 use core::{iter, ptr};
 use kernel::{
     error::to_result,
@@ -65,7 +65,9 @@ use kernel::{
     sync::atomic::{ordering, Atomic},
 };
 
-/// A suspended MR. It is neither [`Copy`] nor [`Clone`], so the state is restored at most once.
+/// A suspended MR. [`suspend`] alone makes one, and it is neither [`Copy`] nor [`Clone`], so [`resume`] or
+/// [`retranslate`] ends the suspension at most once. Dropping this leaves the MR suspended, as an MR
+/// that was deregistered.
 #[must_use]
 pub(crate) struct SuspendedMr {
     /// The address of the MR.
@@ -82,7 +84,7 @@ impl SuspendedMr {
     }
 }
 
-/// `true` after the first call of [`Backend::register`].
+/// `true` after the first call of [`register`].
 static REGISTERED: Atomic<bool> = Atomic::new(false);
 
 /// The registered provider of rxe's devices. Dropping it unregisters the provider.
@@ -95,197 +97,187 @@ impl Drop for Registered {
     }
 }
 
-/// The backend of rxe.
-#[derive(Clone, Copy)]
-pub(crate) struct Rxe(());
+/// A memory window that is bound to a claimed MR.
+pub(crate) struct ShownWindow {
+    /// The rkey of the window.
+    pub(crate) rkey: u32,
+    /// The lkey of the MR.
+    pub(crate) lkey: u32,
+    /// The length in bytes.
+    pub(crate) length: u64,
+}
 
-impl Backend for Rxe {
-    type Claimed = ClaimedRxeMr;
-    type Base = Base;
-    type Suspended = SuspendedMr;
-    type Registered = Registered;
+/// Lets the driver ask this module before it registers a device. The driver calls
+/// `ib_mkey_rxe_add()` (`device.rs`) for the device, which then has the operations `ops`. The
+/// module's initialisation calls this.
+///
+/// # Errors
+///
+/// `EBUSY` after the first call, and if another module is registered.
+pub(crate) fn register(ops: &'static Operations) -> Result<Registered> {
+    if REGISTERED.xchg(true, ordering::Full) {
+        return Err(EBUSY);
+    }
+    // SAFETY: There was no device, so there was no copy.
+    unsafe { bindings::ib_mkey_rxe_init_page_base() };
+    // SAFETY: This is called once, with a static table.
+    to_result(unsafe { bindings::ib_mkey_rxe_register(ops.as_raw()) })?;
+    Ok(Registered(()))
+}
 
-    fn register(ops: &'static Operations) -> Result<Registered> {
-        if REGISTERED.xchg(true, ordering::Full) {
-            return Err(EBUSY);
+/// Returns the user who opened a device of the module, whatever the process did since.
+pub(crate) fn user(context: &UserContext) -> User {
+    // SAFETY: The context is one of an rxe device with this module as its provider, and keeps its
+    // credentials.
+    unsafe { User::of_cred(bindings::ib_mkey_rxe_cred(context.as_raw())) }
+}
+
+/// Returns the driver's own device operations. There is a device.
+pub(crate) fn driver_ops() -> DriverOps {
+    // SAFETY: There is a device, which came with the table of its driver.
+    unsafe { DriverOps::new(bindings::ib_mkey_rxe_ops()) }
+}
+
+/// Returns the number of pages that accesses faulted in, since the module was loaded.
+pub(crate) fn faults() -> u64 {
+    // SAFETY: No preconditions.
+    unsafe { bindings::ib_mkey_rxe_odp_faults() }
+}
+
+/// Passes a refused access to the tracepoint.
+pub(crate) fn trace_refused(refused: &RefusedAccess) {
+    // SAFETY: The structure is valid. rxe's bindings have the same one.
+    unsafe { bindings::ib_mkey_rxe_trace_refused(ptr::from_ref(refused).cast()) };
+}
+
+/// Returns the page size of an MR that is not for fast registration of scatterlists with gaps.
+pub(crate) fn page_size(mr: &Mr) -> u32 {
+    1 << RxeMr::of(mr)
+        .map_or(PAGE_SHIFT as u32, RxeMr::page_shift)
+        .min(u32::BITS - 1)
+}
+
+/// Returns the memory windows of `device` that are bound to claimed MRs, in the order of their
+/// indices.
+pub(crate) fn windows(device: &Device) -> impl Iterator<Item = ShownWindow> + '_ {
+    let mut from = Some(0);
+    iter::from_fn(move || {
+        let mut found = bindings::ib_mkey_rxe_mw {
+            rkey: 0,
+            lkey: 0,
+            length: 0,
+        };
+        let index = from.filter(|_| device::is_ours(device))?;
+        // SAFETY: The device belongs to rxe.
+        if !unsafe { bindings::ib_mkey_rxe_find_mw(device.as_raw(), index, &mut found) } {
+            return None;
         }
-        // SAFETY: There was no device, so there was no copy.
-        unsafe { bindings::ib_mkey_rxe_init_page_base() };
-        // SAFETY: This is called once, with a static table.
-        to_result(unsafe { bindings::ib_mkey_rxe_register(ops.as_raw()) })?;
-        Ok(Registered(()))
-    }
-
-    fn new(_device: &NewDevice<'_>) -> Self {
-        Self(())
-    }
-
-    fn user(context: &UserContext) -> User {
-        // SAFETY: The context is one of an rxe device with this module as its provider, and keeps its
-        // credentials.
-        unsafe { User::of_cred(bindings::ib_mkey_rxe_cred(context.as_raw())) }
-    }
-
-    fn driver_ops() -> DriverOps {
-        // SAFETY: There is a device, which came with the table of its driver.
-        unsafe { DriverOps::new(bindings::ib_mkey_rxe_ops()) }
-    }
-
-    fn faults() -> u64 {
-        // SAFETY: No preconditions.
-        unsafe { bindings::ib_mkey_rxe_odp_faults() }
-    }
-
-    fn trace_refused(refused: &RefusedAccess) {
-        // SAFETY: The structure is valid. rxe's bindings have the same one.
-        unsafe { bindings::ib_mkey_rxe_trace_refused(ptr::from_ref(refused).cast()) };
-    }
-
-    unsafe fn find<'a>(
-        &self,
-        held: &'a NoDereg<'_>,
-        lkey: u32,
-        pd: &Pd,
-    ) -> Result<LookedUp<'a, Base, ClaimedRxeMr>> {
-        // SAFETY: By the safety requirement.
-        unsafe { find::find(held, lkey, pd) }
-    }
-
-    fn read_now(
-        &self,
-        held: &NoDereg<'_>,
-        lkey: u32,
-        pd: &Pd,
-        addr: u64,
-        to: &mut [u8],
-    ) -> Result<bool> {
-        find::read_now(held, lkey, pd, addr, to)
-    }
-
-    fn claim<'a>(&self, mr: NewMr<'a>) -> Result<&'a ClaimedRxeMr> {
-        ClaimedRxeMr::new(mr)
-    }
-
-    fn claim_dm<'a>(&self, mr: NewMr<'a>) -> Result<&'a ClaimedRxeMr> {
-        ClaimedRxeMr::new_dm(mr)
-    }
-
-    fn claim_fast_reg<'a>(&self, mr: NewMr<'a>) -> Result<&'a ClaimedRxeMr> {
-        ClaimedRxeMr::new_fast_reg(mr)
-    }
-
-    #[inline]
-    fn claimed(mr: &Mr) -> Option<&ClaimedRxeMr> {
-        RxeMr::of(mr)?.claimed()
-    }
-
-    fn page_size(&self, mr: &Mr) -> u32 {
-        1 << RxeMr::of(mr)
-            .map_or(PAGE_SHIFT as u32, RxeMr::page_shift)
-            .min(u32::BITS - 1)
-    }
-
-    fn windows(&self, device: &Device) -> impl Iterator<Item = ShownWindow> {
-        let mut from = Some(0);
-        iter::from_fn(move || {
-            let mut found = bindings::ib_mkey_rxe_mw {
-                rkey: 0,
-                lkey: 0,
-                length: 0,
-            };
-            let index = from.filter(|_| device::is_ours(device))?;
-            // SAFETY: The device belongs to rxe.
-            if !unsafe { bindings::ib_mkey_rxe_find_mw(device.as_raw(), index, &mut found) } {
-                return None;
-            }
-            from = mr_key::index(found.rkey).checked_add(1);
-            Some(ShownWindow {
-                rkey: found.rkey,
-                lkey: found.lkey,
-                length: found.length,
-            })
+        from = mr_key::index(found.rkey).checked_add(1);
+        Some(ShownWindow {
+            rkey: found.rkey,
+            lkey: found.lkey,
+            length: found.length,
         })
-    }
+    })
+}
 
-    fn has_windows(&self, mr: &Mr) -> bool {
-        RxeMr::of(mr).is_some_and(|mr| mr.num_mw() > 0)
-    }
+/// Returns `true` if memory windows are bound to one of the driver's MRs.
+pub(crate) fn has_windows(mr: &Mr) -> bool {
+    RxeMr::of(mr).is_some_and(|mr| mr.num_mw() > 0)
+}
 
-    fn suspend(&self, mr: &Mr, unpinned: &Unpinned<'_>) -> Result<SuspendedMr> {
-        let private = RxeMr::of(mr).ok_or(EINVAL)?;
-        if !unpinned.proves(mr) {
-            return Err(EINVAL);
-        }
-        if private.num_mw() > 0 {
-            return Err(EINVAL);
-        }
-        let state = private.state();
-        private.set_state(INVALID);
-        // Orders the state before the check for windows. Pairs with the barrier of the counting in
-        // `rxe_mw_new_binding()` of rxe.
-        smp_mb();
-        // A window may have been bound since the check above.
-        if private.num_mw() > 0 {
-            private.set_state(state);
-            return Err(EINVAL);
-        }
-        let mr = ptr::from_ref(mr) as usize;
-        Ok(SuspendedMr { mr, state })
+/// Forbids accesses to an MR that is about to be deregistered.
+///
+/// # Errors
+///
+/// `EINVAL`, as the driver returns, while a memory window is bound to the MR; `EINVAL` if
+/// `unpinned` is a proof for another MR.
+pub(crate) fn suspend(mr: &Mr, unpinned: &Unpinned<'_>) -> Result<SuspendedMr> {
+    let private = RxeMr::of(mr).ok_or(EINVAL)?;
+    if !unpinned.proves(mr) {
+        return Err(EINVAL);
     }
+    if private.num_mw() > 0 {
+        return Err(EINVAL);
+    }
+    let state = private.state();
+    private.set_state(INVALID);
+    // Orders the state before the check for windows. Pairs with the barrier of the counting in
+    // `rxe_mw_new_binding()` of rxe.
+    smp_mb();
+    // A window may have been bound since the check above.
+    if private.num_mw() > 0 {
+        private.set_state(state);
+        return Err(EINVAL);
+    }
+    let mr = ptr::from_ref(mr) as usize;
+    Ok(SuspendedMr { mr, state })
+}
 
-    fn resume(mr: &Mr, suspended: SuspendedMr) {
-        if let Some((private, state)) = suspended.end(mr) {
-            private.set_state(state);
-        }
+/// Undoes [`suspend`]. Does nothing if `suspended` is of another MR.
+pub(crate) fn resume(mr: &Mr, suspended: SuspendedMr) {
+    if let Some((private, state)) = suspended.end(mr) {
+        private.set_state(state);
     }
+}
 
-    fn rights(&self, mr: &Mr) -> Access {
-        RxeMr::of(mr).map_or(Access::empty(), RxeMr::access)
-    }
+/// Returns the access flags of one of the driver's MRs.
+pub(crate) fn rights(mr: &Mr) -> Access {
+    RxeMr::of(mr).map_or(Access::empty(), RxeMr::access)
+}
 
-    fn retranslate(
-        &self,
-        mr: &Mr,
-        suspended: SuspendedMr,
-        spare: &Mr,
-        range: (u64, u64),
-        finish: impl FnOnce() -> Result,
-    ) -> Result {
-        Self::exchange_with(mr, suspended, spare, range, finish)
+/// Fills a new MR with `length` bytes of `import` from `offset` on. The MR begins at address
+/// `addr`.
+///
+/// # Errors
+///
+/// `EINVAL` for more pages than the MR has room for, and for an address with another place in
+/// its page than `offset`; `EOPNOTSUPP` for memory without pages; the errors of
+/// [`Import::pages`].
+///
+/// # Safety
+///
+/// After a success, a clone of `import` must exist until the driver has deregistered the MR.
+pub(crate) unsafe fn fill(
+    mr: NewMr<'_>,
+    import: &Import,
+    offset: u64,
+    length: u64,
+    addr: u64,
+    access: Access,
+) -> Result {
+    if addr.wrapping_sub(offset) % PAGE_SIZE as u64 != 0 {
+        return Err(EINVAL);
     }
+    let pages = import.pages(offset, length)?;
+    // SAFETY: The pages are those of `import`, of which a clone exists until then.
+    let mr = unsafe { pages::fill(mr, pages, addr, length, access)? };
+    mr.set_state(VALID);
+    Ok(())
+}
 
-    unsafe fn fill(
-        &self,
-        mr: NewMr<'_>,
-        import: &Import,
-        offset: u64,
-        length: u64,
-        addr: u64,
-        access: Access,
-    ) -> Result {
-        if addr.wrapping_sub(offset) % PAGE_SIZE as u64 != 0 {
-            return Err(EINVAL);
-        }
-        let pages = import.pages(offset, length)?;
-        // SAFETY: The pages are those of `import`, of which a clone exists until then.
-        let mr = unsafe { pages::fill(mr, pages, addr, length, access)? };
-        mr.set_state(VALID);
-        Ok(())
-    }
-
-    unsafe fn back(&self, mr: NewMr<'_>, memory: &SharedMemory) -> Result<Base> {
-        let length = SharedMemory::pages_of(memory.len()) * PAGE_SIZE;
-        let access = Access::from(Right::LocalWrite);
-        // SAFETY: The pages are those of `memory`, which is valid until then.
-        let mr = unsafe { pages::fill(mr, memory.pages().map(Some), 0, length as u64, access)? };
-        mr.set_state(VALID);
-        // SAFETY: The MR is over the pages of `memory`. By the safety requirement it is not
-        // deregistered before the result has dropped.
-        let base = unsafe { Base::new(mr.into()) };
-        Ok(if memory.is_persistent() {
-            base.into_persistent()
-        } else {
-            base
-        })
-    }
+/// Fills a new MR with memory of this module, which layouts can have as a leaf.
+///
+/// # Errors
+///
+/// `EINVAL` for more pages than the MR has room for.
+///
+/// # Safety
+///
+/// `memory` must be valid until the driver has deregistered the MR, which must not be before the
+/// result and all clones of it have dropped.
+pub(crate) unsafe fn back(mr: NewMr<'_>, memory: &SharedMemory) -> Result<BaseMr> {
+    let length = SharedMemory::pages_of(memory.len()) * PAGE_SIZE;
+    let access = Access::from(Right::LocalWrite);
+    // SAFETY: The pages are those of `memory`, which is valid until then.
+    let mr = unsafe { pages::fill(mr, memory.pages().map(Some), 0, length as u64, access)? };
+    mr.set_state(VALID);
+    // SAFETY: The MR is over the pages of `memory`. By the safety requirement it is not
+    // deregistered before the result has dropped.
+    let base = unsafe { BaseMr::new(mr.into()) };
+    Ok(if memory.is_persistent() {
+        base.into_persistent()
+    } else {
+        base
+    })
 }

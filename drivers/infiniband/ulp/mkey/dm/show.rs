@@ -22,7 +22,7 @@
 
 use super::OfferedMemory;
 use crate::{
-    backend::{Backend, Hw},
+    backend::rxe,
     counters,
     kernel_ext::{sync::global::global_mutex, user::User},
     limits::{account::Account, owner::Owners},
@@ -167,7 +167,7 @@ fn show_counters(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (name, count) in counters::all() {
         f.write_fmt(fmt!("{name} {count}\n"))?;
     }
-    f.write_fmt(fmt!("odp_faults {}\n", Hw::faults()))
+    f.write_fmt(fmt!("odp_faults {}\n", rxe::faults()))
 }
 
 /// Prints the limit of an account, or a dash if there is none.

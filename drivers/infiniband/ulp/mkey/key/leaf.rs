@@ -3,7 +3,7 @@
 //! Leaves: the MR or key that an lkey names.
 
 use crate::{
-    backend::{Backend, ClaimedMr, Hw, LookedUp},
+    backend::{rxe, BaseMr, LookedUp},
     kernel_ext::{
         error::{eloop, eopnotsupp},
         rdma::{mr_key, Access, Pd},
@@ -18,12 +18,7 @@ use crate::{
 use kernel::prelude::*;
 
 /// Makes a leaf of `(start, len)`, the addresses of one of the driver's MRs. `len` is not zero.
-fn memory(
-    lkey: u32,
-    base: <Hw as Backend>::Base,
-    (start, len): (u64, u64),
-    access: Access,
-) -> Leaf {
+fn memory(lkey: u32, base: BaseMr, (start, len): (u64, u64), access: Access) -> Leaf {
     Leaf {
         lkey,
         start,
@@ -52,7 +47,7 @@ impl Core {
         let index = mr_key::index(lkey);
         let (leaf, pin) = Pins::pin(&self.pins, index, of, |held| {
             // SAFETY: The leaf has the pin that this call makes, and drops it last.
-            Ok(match unsafe { self.hw.find(held, lkey, pd)? } {
+            Ok(match unsafe { rxe::find(held, lkey, pd)? } {
                 LookedUp::Memory { len: 0, .. } => return Err(ERANGE),
                 LookedUp::Memory {
                     base,
@@ -78,7 +73,7 @@ impl Core {
     /// must be short.
     pub(crate) fn read_now(&self, lkey: u32, pd: &Pd, addr: u64, to: &mut [u8]) -> Result<bool> {
         self.pins
-            .exclude(|held| self.hw.read_now(held, lkey, pd, addr, to))
+            .exclude(|held| rxe::read_now(held, lkey, pd, addr, to))
     }
 }
 

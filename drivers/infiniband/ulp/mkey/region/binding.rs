@@ -14,7 +14,7 @@ pub(crate) mod rights;
 mod room;
 
 use crate::{
-    backend::{Backend, BaseMr, Hw},
+    backend::BaseMr,
     errors::Refused,
     kernel_ext::{
         alloc::GFP_MAYFAIL,
@@ -89,7 +89,7 @@ pub(crate) enum LeafPlace {
     /// In one of the driver's MRs.
     Memory {
         /// The MR.
-        base: <Hw as Backend>::Base,
+        base: BaseMr,
         /// The offset to add to an address of the leaf. The sum is an address of `base`.
         delta: u64,
         /// `true` if the access flags of the MR can change. Then each access checks them.

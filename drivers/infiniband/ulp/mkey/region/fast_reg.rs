@@ -20,7 +20,7 @@
 //! dropped under the lock.
 
 use crate::{
-    backend::{Backend, Hw},
+    backend::BaseMr,
     kernel_ext::{
         rdma::{mr::Right, scatterlist::MappedElements, Access, Pd},
         sync::{
@@ -60,7 +60,7 @@ pub(super) struct Slots {
 }
 
 /// Makes an empty layout with room for `max` elements of `memory`.
-fn empty_layout(pd: &Pd, memory: <Hw as Backend>::Base, max: usize) -> Result<RcuUnique<Binding>> {
+fn empty_layout(pd: &Pd, memory: BaseMr, max: usize) -> Result<RcuUnique<Binding>> {
     let mut leaves = KVVec::with_capacity(1, GFP_KERNEL)?;
     leaves.push(
         Leaf {
@@ -103,12 +103,7 @@ impl FastReg {
     /// Makes two layouts with room for `max` elements each. `memory` is an MR over all memory,
     /// `pins` are those of the device.
     /// Fails with `EINVAL` if `max` is 0 or exceeds [`MAX_ENTRIES`], and with `ENOMEM`.
-    pub(crate) fn new(
-        pd: &Pd,
-        memory: <Hw as Backend>::Base,
-        max: u32,
-        pins: Arc<Pins>,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(pd: &Pd, memory: BaseMr, max: u32, pins: Arc<Pins>) -> Result<Arc<Self>> {
         if max == 0 || max > MAX_ENTRIES {
             return Err(EINVAL);
         }

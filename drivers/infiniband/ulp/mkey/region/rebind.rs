@@ -10,7 +10,7 @@
 //! until it is unpinned.
 
 use crate::{
-    backend::{Claimed, ClaimedMr, MrRange},
+    backend::{Claimed, MrRange},
     errors::Refused,
     kernel_ext::{
         alloc::GFP_MAYFAIL,

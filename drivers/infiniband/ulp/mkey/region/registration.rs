@@ -6,7 +6,7 @@
 use crate::{
     backend::{
         pins::{IsPinned, Unpinned},
-        Claimed, ClaimedMr,
+        Claimed,
     },
     kernel_ext::{
         rdma::{mr::Right, mr_key, Access, Pd},

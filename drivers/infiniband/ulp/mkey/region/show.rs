@@ -7,7 +7,7 @@
 //! lines is written with one reference.
 
 use crate::{
-    backend::Backend,
+    backend::rxe,
     kernel_ext::{rdma::mr_key, sched::Process},
     layout::{Block, Entry, IndexSlice, Layout},
     mkey_core::Core,
@@ -57,7 +57,7 @@ fn maker(maker: Option<&Process>, f: Out<'_, '_>) -> fmt::Result {
 /// Writes a line for each memory window over a region of `core`, with its rkey in place of an lkey.
 /// A worker binds windows, so the process that made the region is shown.
 fn windows(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> fmt::Result {
-    for window in core.hw.windows(core.pd.device()) {
+    for window in rxe::windows(core.pd.device()) {
         let Some(region) = core.regions.at(mr_key::index(window.lkey)) else {
             continue;
         };
@@ -139,7 +139,7 @@ pub(crate) fn leaves(core: &Core, device: &dyn fmt::Display, f: Out<'_, '_>) -> 
             at += AT_ONCE;
         }
     }
-    for window in core.hw.windows(core.pd.device()) {
+    for window in rxe::windows(core.pd.device()) {
         let (rkey, lkey) = (window.rkey, window.lkey);
         f.write_fmt(fmt!("{device} {rkey:#010x} window {lkey:#010x}\n"))?;
     }

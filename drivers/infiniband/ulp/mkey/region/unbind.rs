@@ -5,7 +5,7 @@
 
 use super::{binding::Binding, rights::Origin, state::Pins, Edit, Kind, Region};
 use crate::{
-    backend::{Claimed, ClaimedMr},
+    backend::Claimed,
     kernel_ext::{
         rdma::mr_key,
         sync::{lock::LockMany, pending::Timeout, rcu_arc::RcuArc},
@@ -59,7 +59,7 @@ impl Region {
     ) -> Result<Option<RcuArc<Binding>>> {
         // The state of an MR that is being deregistered must stay: otherwise accesses could begin
         // for which the deregistration does not wait. The lock of the pins excludes
-        // `Backend::suspend`.
+        // `rxe::suspend()`.
         if !mr.is_open() && !mr.is_free() {
             return Err(EINVAL);
         }

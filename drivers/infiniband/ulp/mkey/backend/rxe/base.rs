@@ -6,13 +6,13 @@ use super::{
     bindings::{
         self, resp_states_RESPST_ERR_MISALIGNED_ATOMIC as MISALIGNED,
         resp_states_RESPST_ERR_RKEY_VIOLATION as RKEY_VIOLATION, resp_states_RESPST_NONE as DONE,
-        rxe_mr_state_RXE_MR_STATE_VALID as VALID,
+        rxe_mr_state_RXE_MR_STATE_VALID as VALID, rxe_odp_stats as OdpStats,
     },
     claimed::RxeMr,
     pages::{copy_segment, Kind},
 };
 use crate::{
-    backend::{copy::Payload, interface::BaseMr},
+    backend::copy::Payload,
     bindings::ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
     errors::Refused,
     kernel_ext::{rdma::mr::Right, sched},
@@ -28,7 +28,7 @@ use kernel::{error::to_result, ffi::c_int, page::PAGE_SHIFT, prelude::*, sync::a
 /// it, keeps the MR from being deregistered, because rxe's wait for references has a time limit, and
 /// from being mapped to other pages. `kind` is the kind of its memory.
 #[derive(Clone)]
-pub(crate) struct Base {
+pub(crate) struct BaseMr {
     mr: ARef<RxeMr>,
     kind: Kind,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Base {
 /// The most bytes of one flush by rxe, which does not reschedule.
 const MAX_FLUSHED: u64 = 1 << 24;
 
-impl Base {
+impl BaseMr {
     /// Returns an MR as the memory of a leaf.
     ///
     /// # Safety
@@ -86,16 +86,21 @@ pub(super) fn state_of(result: Result) -> c_int {
     state as c_int
 }
 
-impl BaseMr for Base {
-    type OdpStats = bindings::rxe_odp_stats;
-
+impl BaseMr {
+    /// Returns `true` for an ODP MR.
     #[inline]
-    fn is_on_demand(&self) -> bool {
+    pub(crate) fn is_on_demand(&self) -> bool {
         self.kind == Kind::OnDemand
     }
 
+    /// Checks that the MR is still in the protection domain `pd`, has the lkey `lkey` and begins at
+    /// address `start`. rereg_mr and fast registration can change these after a bind.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if one of these has changed, or if a `write` is not allowed.
     #[inline]
-    fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
+    pub(crate) fn allows(&self, pd: usize, lkey: u32, start: u64, write: bool) -> Result {
         // rereg and fast registration can change all of the fields. A later change counts as a
         // change after the access.
         let mr = &self.mr;
@@ -111,13 +116,31 @@ impl BaseMr for Base {
         }
     }
 
+    /// Copies between the pieces of `segment` and `payload`. `delta` is added to their addresses; the
+    /// sums are addresses of the MR.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in; `EIO` for
+    /// persistent memory that cannot be read.
     #[inline]
-    fn copy(&self, segment: Segment<'_, '_>, delta: u64, payload: &Payload<'_>) -> Result {
+    pub(crate) fn copy(
+        &self,
+        segment: Segment<'_, '_>,
+        delta: u64,
+        payload: &Payload<'_>,
+    ) -> Result {
         // SAFETY: By the type invariants.
         unsafe { copy_segment((&self.mr, self.kind), segment, delta, payload) }
     }
 
-    fn atomic_op(
+    /// Performs an atomic operation by the driver's code, which serialises all atomic operations on
+    /// the memory.
+    ///
+    /// # Errors
+    ///
+    /// `ACCESS_ALIGN` for memory that is not aligned to eight bytes; `ACCESS_MEMORY`.
+    pub(crate) fn atomic_op(
         &self,
         iova: u64,
         opcode: c_int,
@@ -139,26 +162,40 @@ impl BaseMr for Base {
         })
     }
 
-    fn atomic_write(&self, iova: u64, value: u64) -> Result {
+    /// Writes eight bytes in one atomic write. Fails as [`Self::atomic_op`] does.
+    pub(crate) fn atomic_write(&self, iova: u64, value: u64) -> Result {
         // SAFETY: By the type invariant; rxe checks range and alignment.
         result_of(unsafe {
             bindings::ib_mkey_rxe_leaf_atomic_write(self.mr.private(), iova, value)
         })
     }
 
-    fn prefetch(&self, iova: u64, len: u64, advice: u32, wait: bool) -> Result {
+    /// Prefetches the pages of `len` bytes from address `iova` on, by the `advice` of
+    /// `ibv_advise_mr()`. Does nothing if the MR is not on demand. Unless `wait`, does not wait for
+    /// pages, and keeps only the MR until they are there.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for an address outside of the MR; with `wait`, the errors of faulting pages in.
+    pub(crate) fn prefetch(&self, iova: u64, len: u64, advice: u32, wait: bool) -> Result {
         // SAFETY: By the type invariant; rxe checks the range.
         to_result(unsafe {
             bindings::ib_mkey_rxe_leaf_prefetch(self.mr.private(), iova, len, advice, wait)
         })
     }
 
-    fn add_odp_stats(&self, sum: &mut Self::OdpStats) -> bool {
+    /// Adds the numbers of the MR to `sum`. Returns `false` if the MR is not on demand.
+    pub(crate) fn add_odp_stats(&self, sum: &mut OdpStats) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::ib_mkey_rxe_leaf_odp_stats(self.mr.private(), sum) }
     }
 
-    fn flush(&self, mut iova: u64, mut len: u64) -> Result {
+    /// Makes `len` bytes from address `iova` on persistent. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the driver.
+    pub(crate) fn flush(&self, mut iova: u64, mut len: u64) -> Result {
         while len > 0 {
             let bytes = len.min(MAX_FLUSHED);
             // SAFETY: By the type invariant; rxe checks the range.

@@ -3,8 +3,8 @@
 //! rxe's MRs, and those that this module has claimed.
 //!
 //! A reference to one of these types proves that the functions of this backend may use the fields
-//! of the MR. [`RxeMr::of`] and [`RxeMr::claimed`] make such references of any MR, by a comparison.
-//! [`ClaimedRxeMr::new`] claims a new MR. rxe's operations make them of their arguments
+//! of the MR. [`RxeMr::of`] and [`Claimed::of`] make such references of any MR, by a comparison.
+//! [`Claimed::new`] claims a new MR. rxe's operations make them of their arguments
 //! (`mr_ops.rs`).
 //!
 //! # Racing accesses
@@ -30,7 +30,6 @@ use super::{
     device::is_ours,
 };
 use crate::{
-    backend::interface::{ClaimedMr, MrRange, SlotValue},
     bindings::{
         ib_mr_type, ib_mr_type_IB_MR_TYPE_DM as TYPE_DM,
         ib_mr_type_IB_MR_TYPE_SG_GAPS as TYPE_SG_GAPS,
@@ -49,6 +48,36 @@ use kernel::{
     },
     types::Opaque,
 };
+
+/// A range of addresses of an MR.
+#[derive(Clone, Copy)]
+pub(crate) struct MrRange {
+    /// The first address.
+    pub(crate) start: u64,
+    /// The length in bytes.
+    pub(crate) len: u64,
+}
+
+impl MrRange {
+    /// Returns `true` if `length` bytes from `iova` on are in the range.
+    #[inline]
+    pub(crate) fn contains(&self, iova: u64, length: u64) -> bool {
+        length <= self.len && iova.wrapping_sub(self.start) <= self.len - length
+    }
+}
+
+/// The type of the objects in the slots of claimed MRs.
+///
+/// A slot is a pointer in the driver's own structure of a claimed MR, by which the data path finds
+/// the object of the MR without a look-up. The slot is a part of the MR, so only code that has a
+/// reference to the MR reads it ([`Claimed::object`]). The driver waits for all references when it
+/// deregisters the MR, and the owner of the object keeps it until then. So a reader needs no lock and
+/// no count.
+///
+/// # Safety
+///
+/// Only one type implements this trait, because a slot does not record the type of its object.
+pub(crate) unsafe trait SlotValue: Send + Sync + 'static {}
 
 /// Marks this module's MRs for fast registration. No MR has such a page size.
 const FAST_REG_SHIFT: u32 = bindings::IB_MKEY_RXE_FAST_REG_SHIFT;
@@ -163,16 +192,6 @@ impl RxeMr {
         self.0.get()
     }
 
-    /// Returns the MR if it is claimed.
-    pub(super) fn claimed(&self) -> Option<&ClaimedRxeMr> {
-        // Pairs with the release in `ib_mkey_rxe_claim()`.
-        if acquire_field!(self.ops).is_null() {
-            return None;
-        }
-        // SAFETY: rxe makes MRs without operations. Only `ClaimedRxeMr::with_type()` gives an MR some.
-        Some(unsafe { ClaimedRxeMr::from_raw(self.private()) })
-    }
-
     /// Returns the type. Fields that are read later are as new as the type.
     pub(super) fn kind(&self) -> ib_mr_type {
         acquire_field!(self.ibmr.type_)
@@ -256,16 +275,17 @@ impl RxeMr {
     }
 }
 
-/// An MR of an rxe device that this module has claimed.
+/// An MR of an rxe device that this module has claimed: rxe calls this module for accesses to it. Only
+/// the backend makes references to such MRs, so code that has one cannot pass another MR.
 ///
 /// # Invariants
 ///
 /// [`Self::with_type`] claims the MR, or has claimed it. Its `page_mask` is zero, or the address of
 /// an object that exists until rxe has deregistered the MR. rxe does not use the field of such an MR.
 #[repr(transparent)]
-pub(crate) struct ClaimedRxeMr(RxeMr);
+pub(crate) struct Claimed(RxeMr);
 
-impl Deref for ClaimedRxeMr {
+impl Deref for Claimed {
     type Target = Mr;
 
     fn deref(&self) -> &Mr {
@@ -273,23 +293,36 @@ impl Deref for ClaimedRxeMr {
     }
 }
 
-impl ClaimedRxeMr {
-    /// Claims an MR.
+impl Claimed {
+    /// Returns `mr` if it is claimed.
+    #[inline]
+    pub(crate) fn of(mr: &Mr) -> Option<&Self> {
+        let mr = RxeMr::of(mr)?;
+        // Pairs with the release in `ib_mkey_rxe_claim()`.
+        if acquire_field!(mr.ops).is_null() {
+            return None;
+        }
+        // SAFETY: rxe makes MRs without operations. Only `with_type()` gives an MR some.
+        Some(unsafe { Self::from_raw(mr.private()) })
+    }
+
+    /// Takes a new MR over: rxe calls this module for accesses to it. No access is allowed yet.
     ///
     /// # Errors
     ///
     /// `EINVAL` for an MR of another driver.
-    pub(super) fn new(new: NewMr<'_>) -> Result<&Self> {
+    pub(crate) fn new(new: NewMr<'_>) -> Result<&Self> {
         Self::with_type(new, TYPE_SG_GAPS)
     }
 
-    /// Claims an MR for device memory. As for [`Self::new`].
-    pub(super) fn new_dm(new: NewMr<'_>) -> Result<&Self> {
+    /// Takes a new MR over for device memory, as [`Self::new`] does. Sets the MR's type now: the core
+    /// sets the same type only when accesses may already read it.
+    pub(crate) fn new_dm(new: NewMr<'_>) -> Result<&Self> {
         Self::with_type(new, TYPE_DM)
     }
 
-    /// Claims an MR for fast registration. As for [`Self::new`].
-    pub(super) fn new_fast_reg(new: NewMr<'_>) -> Result<&Self> {
+    /// Takes a new MR over for fast registration, as [`Self::new`] does.
+    pub(crate) fn new_fast_reg(new: NewMr<'_>) -> Result<&Self> {
         let mr = Self::new(new)?;
         // rxe does not use the page size of such an MR. A request with a guessed key may find
         // the MR before this line. It takes the MR for an unbound key, and is refused.
@@ -341,14 +374,14 @@ impl ClaimedRxeMr {
         let range = self.0.range();
         (state == VALID).then_some(range)
     }
-}
 
-impl ClaimedMr for ClaimedRxeMr {
-    fn is_fast_reg(&self) -> bool {
+    /// Returns `true` if the MR is for fast registration.
+    pub(crate) fn is_fast_reg(&self) -> bool {
         self.0.page_shift() == FAST_REG_SHIFT
     }
 
-    fn object<T: SlotValue>(&self) -> Option<ArcBorrow<'_, T>> {
+    /// Returns the object in the slot of the MR, which is empty at first.
+    pub(crate) fn object<T: SlotValue>(&self) -> Option<ArcBorrow<'_, T>> {
         let object = acquire_field!(self.page_mask) as usize as *const T;
         // SAFETY: `set_object()` got the pointer from an `Arc`. Only one type of objects is in
         // slots, by the contract of `SlotValue`. rxe does not deregister the MR while there is a
@@ -356,52 +389,68 @@ impl ClaimedMr for ClaimedRxeMr {
         (!object.is_null()).then(|| unsafe { ArcBorrow::from_raw(object) })
     }
 
-    unsafe fn set_object<T: SlotValue>(&self, object: &Arc<T>) {
+    /// Puts `object` into the slot, which does not own it.
+    ///
+    /// # Safety
+    ///
+    /// The caller must keep the object until the driver has deregistered the MR.
+    pub(crate) unsafe fn set_object<T: SlotValue>(&self, object: &Arc<T>) {
         let object = Arc::as_ptr(object) as usize as u64;
         // INVARIANT: By the safety requirement.
         release_field!(self.page_mask, object);
     }
 
-    fn narrow(&self, access: Access) {
+    /// Removes all access flags that are not in `access`.
+    pub(crate) fn narrow(&self, access: Access) {
         self.0.set_access(self.0.access() & access);
     }
 
-    fn publish(&self, range: MrRange, access: Access) {
+    /// Allows accesses to `range`, with the access flags `access`.
+    pub(crate) fn publish(&self, range: MrRange, access: Access) {
         self.0.set_range(range);
         self.0.set_access(access);
         self.0.set_state(VALID);
     }
 
-    fn rekey(&self, key: u32) {
+    /// Makes `key` the lkey and the rkey by which the driver knows the MR. Only the low 8 bits may
+    /// differ. The caller changes the fields of `ib_mr`.
+    pub(crate) fn rekey(&self, key: u32) {
         self.0.set_own_keys(key);
     }
 
-    fn withdraw(&self) {
+    /// Forbids accesses.
+    pub(crate) fn withdraw(&self) {
         self.0.set_state(FREE);
         self.0.set_access(Access::empty());
         self.0.set_range(MrRange { start: 0, len: 0 });
     }
 
-    fn is_open(&self) -> bool {
+    /// Returns `true` if accesses are allowed.
+    pub(crate) fn is_open(&self) -> bool {
         self.0.state() == VALID
     }
 
-    fn is_free(&self) -> bool {
+    /// Returns `true` if the MR is neither open nor being deregistered.
+    pub(crate) fn is_free(&self) -> bool {
         self.0.state() == FREE
     }
 
-    fn key(&self) -> u32 {
+    /// Returns the lkey and rkey by which the driver knows the MR. The key in `ib_mr` may differ,
+    /// because a kernel user changes it before the next registration or bind.
+    pub(crate) fn key(&self) -> u32 {
         // Both keys are the same.
         self.0.own_rkey()
     }
 
-    fn register(&self, key: u32, access: Access) {
+    /// Allows accesses to an MR for fast registration, by `key`.
+    pub(crate) fn register(&self, key: u32, access: Access) {
         self.0.set_access(access);
         self.rekey(key);
         self.0.set_state(VALID);
     }
 
-    fn invalidate(&self) {
+    /// Forbids accesses to a registered MR.
+    pub(crate) fn invalidate(&self) {
         // Length and address stay: the owner may have mapped new elements already.
         self.0.set_state(FREE);
     }

@@ -3,19 +3,15 @@
 //! The MR that an lkey names.
 
 use super::{
-    base::Base,
+    base::BaseMr,
     bindings::{
         self, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID,
         rxe_mr_state_RXE_MR_STATE_VALID as VALID,
     },
-    claimed::{ClaimedRxeMr, RxeMr},
+    claimed::{Claimed, MrRange, RxeMr},
 };
 use crate::{
-    backend::{
-        copy::Payload,
-        interface::{BaseMr, LookedUp, MrRange},
-        pins::NoDereg,
-    },
+    backend::{copy::Payload, pins::NoDereg},
     bindings::{
         ib_mr_type_IB_MR_TYPE_DM as TYPE_DM, ib_mr_type_IB_MR_TYPE_DMA as TYPE_DMA,
         ib_mr_type_IB_MR_TYPE_MEM_REG as TYPE_MEM_REG,
@@ -25,6 +21,25 @@ use crate::{
     layout::{Row, Segment},
 };
 use kernel::{prelude::*, sync::aref::ARef};
+
+/// The MR that an lkey names.
+pub(crate) enum LookedUp<'a> {
+    /// One of the driver's MRs.
+    Memory {
+        /// The MR.
+        base: BaseMr,
+        /// Its first address.
+        start: u64,
+        /// Its length in bytes; 0 if it is not registered now.
+        len: u64,
+        /// Its current access flags.
+        access: Access,
+    },
+    /// An MR of this module.
+    Own(&'a Claimed),
+    /// An MR that cannot be a leaf.
+    Unfit,
+}
 
 /// The MR that an lkey names, with the state and the access flags that it had.
 struct Valid {
@@ -61,8 +76,15 @@ fn valid(held: &NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<Valid> {
     Ok(Valid { mr, state, access })
 }
 
-/// Implements [`Backend::read_now`](crate::backend::interface::Backend::read_now).
-pub(super) fn read_now(
+/// Copies bytes of one of the driver's MRs over memory of a process, from address `addr` on.
+/// Returns `false`, with nothing copied, for other memory and for an ODP MR. `held` keeps
+/// the MR from being freed meanwhile.
+///
+/// # Errors
+///
+/// The errors of [`find`]; `ERANGE` for bytes outside of the MR; the errors of
+/// [`BaseMr::allows`] and [`BaseMr::copy`].
+pub(crate) fn read_now(
     held: &NoDereg<'_>,
     lkey: u32,
     pd: &Pd,
@@ -75,7 +97,7 @@ pub(super) fn read_now(
         return Ok(false);
     }
     // SAFETY: The MR is over user memory. `held` keeps it from being deregistered.
-    let base = unsafe { Base::new(mr) };
+    let base = unsafe { BaseMr::new(mr) };
     if base.is_on_demand() {
         return Ok(false);
     }
@@ -89,16 +111,18 @@ pub(super) fn read_now(
     Ok(true)
 }
 
-/// Implements [`Backend::find`](crate::backend::interface::Backend::find).
+/// Finds the MR that `lkey` names. `held` excludes [`suspend`](super::suspend), so the driver does not
+/// free the MR while `held` exists.
+///
+/// # Errors
+///
+/// `ENOENT` if `lkey` names no MR in `pd`, and if `held` is a proof for another device.
 ///
 /// # Safety
 ///
-/// The requirements of that function.
-pub(super) unsafe fn find<'a>(
-    held: &'a NoDereg<'_>,
-    lkey: u32,
-    pd: &Pd,
-) -> Result<LookedUp<'a, Base, ClaimedRxeMr>> {
+/// The driver must not deregister the MR while the [`BaseMr`] or a clone of it exists. `held`
+/// excludes that, and so does a pin that is made before `held` drops.
+pub(crate) unsafe fn find<'a>(held: &'a NoDereg<'_>, lkey: u32, pd: &Pd) -> Result<LookedUp<'a>> {
     let Valid { mr, state, access } = valid(held, lkey, pd)?;
     let MrRange { start, len } = mr.range();
     let (start, len) = match mr.kind() {
@@ -111,16 +135,14 @@ pub(super) unsafe fn find<'a>(
         TYPE_SG_GAPS | TYPE_DM => {
             // SAFETY: The types show that the MR is claimed. `held` keeps it from being suspended,
             // and rxe from deregistering it.
-            return Ok(LookedUp::Own(unsafe {
-                ClaimedRxeMr::from_raw(mr.private())
-            }));
+            return Ok(LookedUp::Own(unsafe { Claimed::from_raw(mr.private()) }));
         }
         _ => return Ok(LookedUp::Unfit),
     };
     // SAFETY: The MR is over user memory, over pages that a kernel user mapped, or over all memory.
     // By the safety requirement it stays. A kernel user maps no other pages while the MR is pinned:
     // see `MkeyDevice::may_map()`.
-    let base = unsafe { Base::new(mr) };
+    let base = unsafe { BaseMr::new(mr) };
     Ok(LookedUp::Memory {
         base,
         start,

@@ -11,7 +11,7 @@ use super::{
         self, ib_mkey_rxe_peer, rxe_bind_mw, rxe_mr, rxe_mr_copy_dir_RXE_TO_MR_OBJ as TO_MEMORY,
         rxe_odp_stats,
     },
-    ClaimedRxeMr,
+    Claimed,
 };
 use crate::{
     access::{
@@ -19,7 +19,7 @@ use crate::{
         refused::Asked,
         window::{self, BoundWindow},
     },
-    backend::{BaseMr, ClaimedMr, Direction, Payload},
+    backend::{Direction, Payload},
     bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
     kernel_ext::{
         export_c::{export_c, opaque, FromC, Given},
@@ -38,7 +38,7 @@ use kernel::{
 
 // SAFETY: The pointer is to an MR that has the table, so it is claimed. rxe holds a reference to
 // it.
-unsafe impl FromC for &ClaimedRxeMr {
+unsafe impl FromC for &Claimed {
     type C = *mut rxe_mr;
 }
 
@@ -58,7 +58,7 @@ export_c! {
 
     // Compares with the range that was published last. The evaluator checks the range again when it
     // copies bytes. rxe calls `ib_mkey_rxe_refused()` after a failure.
-    fn ib_mkey_rxe_check_range(mr: &ClaimedRxeMr, iova: u64, length: usize) -> Result {
+    fn ib_mkey_rxe_check_range(mr: &Claimed, iova: u64, length: usize) -> Result {
         let inside = if mr.is_fast_reg() {
             access::is_registered(mr, iova, length as u64)
         } else {
@@ -74,7 +74,7 @@ export_c! {
 
     // rxe has refused an access by a QP in `pd`, which named the MR by `key`.
     fn ib_mkey_rxe_refused(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         pd: &Pd,
         key: u32,
         access: c_int,
@@ -98,7 +98,7 @@ export_c! {
 
     // Copies between the MR and the bytes of a packet.
     fn ib_mkey_rxe_copy(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         iova: u64,
         addr: *mut c_void,
         length: u32,
@@ -120,7 +120,7 @@ export_c! {
 
     // Does an atomic operation with its result in `orig_val`. Returns a state of rxe's responder.
     fn ib_mkey_rxe_atomic_op(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         iova: u64,
         opcode: c_int,
         compare: u64,
@@ -138,7 +138,7 @@ export_c! {
 
     // Writes a word. Returns a state of rxe's responder.
     fn ib_mkey_rxe_atomic_write(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         iova: u64,
         value: u64,
         peer: Option<&Given<ib_mkey_rxe_peer>>,
@@ -152,7 +152,7 @@ export_c! {
 
     // Makes bytes persistent. Sleeps.
     fn ib_mkey_rxe_flush(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         iova: u64,
         length: u64,
         peer: Option<&Given<ib_mkey_rxe_peer>>,
@@ -165,7 +165,7 @@ export_c! {
 
     // Follows an advice of `ibv_advise_mr()` for the memory of the leaves. Sleeps.
     fn ib_mkey_rxe_prefetch(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         iova: u64,
         length: u64,
         advice: u32,
@@ -178,7 +178,7 @@ export_c! {
     }
 
     // Adds the page faults of the leaves to `stats`.
-    fn ib_mkey_rxe_odp_stats(mr: &ClaimedRxeMr, stats: &mut rxe_odp_stats) -> Result {
+    fn ib_mkey_rxe_odp_stats(mr: &Claimed, stats: &mut rxe_odp_stats) -> Result {
         if prefetch::add_odp_stats(mr, stats) {
             Ok(())
         } else {
@@ -187,7 +187,7 @@ export_c! {
     }
 
     // LOCAL_INV, and SEND with invalidate of a peer if `remote`. Sleeps.
-    fn ib_mkey_rxe_invalidate_mr(mr: &ClaimedRxeMr, pd: &Pd, key: u32, remote: bool) -> Result {
+    fn ib_mkey_rxe_invalidate_mr(mr: &Claimed, pd: &Pd, key: u32, remote: bool) -> Result {
         let origin = if remote {
             Origin::Remote
         } else {
@@ -197,14 +197,14 @@ export_c! {
     }
 
     // REG_MR of a kernel QP, for an MR for fast registration.
-    fn ib_mkey_rxe_reg_fast_mr(mr: &ClaimedRxeMr, pd: &Pd, key: u32, access: c_int) -> Result {
+    fn ib_mkey_rxe_reg_fast_mr(mr: &Claimed, pd: &Pd, key: u32, access: c_int) -> Result {
         access::register(mr, pd, key, Access::from_raw(access as u32))
     }
 
     // REG_MR of a kernel QP, for a key. If `oldest`, all earlier requests of the QP have completed.
     // Otherwise the key is not bound, and another attempt follows after a failure. Sleeps.
     fn ib_mkey_rxe_reg_mkey(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         pd: &Pd,
         key: u32,
         access: c_int,
@@ -215,7 +215,7 @@ export_c! {
 
     // BIND_MW that names a key. Sleeps.
     fn ib_mkey_rxe_bind_mkey(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         pd: &Pd,
         bind: &Given<rxe_bind_mw>,
         data: *mut c_void,
@@ -249,7 +249,7 @@ export_c! {
 
     // BIND_MW that binds a window to an MR of this module.
     fn ib_mkey_rxe_bind_mw(
-        mr: &ClaimedRxeMr,
+        mr: &Claimed,
         pd: &Pd,
         bind: &Given<rxe_bind_mw>,
     ) -> Result<Pin<KBox<BoundWindow>>> {

@@ -4,13 +4,10 @@
 
 use super::{
     bindings::{self, rxe_mr_page},
-    claimed::RxeMr,
+    claimed::{MrRange, RxeMr},
 };
 use crate::{
-    backend::{
-        copy::{copy, copy_list, copy_rows, Block, Direction, Memory, Payload},
-        interface::MrRange,
-    },
+    backend::copy::{copy, copy_list, copy_rows, Block, Direction, Fault, Memory, Payload},
     bindings::{ib_mr_type_IB_MR_TYPE_USER as TYPE_USER, page},
     kernel_ext::{
         error::eopnotsupp,
@@ -33,6 +30,15 @@ use kernel::{
 /// The number of bytes of a page.
 const PAGE: u64 = PAGE_SIZE as u64;
 
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Outside => EFAULT,
+            Fault::Poisoned => EIO,
+        }
+    }
+}
+
 /// The kind of an MR's memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -53,7 +59,7 @@ pub(super) enum Kind {
 ///
 /// # Errors
 ///
-/// The errors of [`BaseMr::copy`](crate::backend::interface::BaseMr::copy).
+/// The errors of [`BaseMr::copy`](super::BaseMr::copy).
 ///
 /// # Safety
 ///

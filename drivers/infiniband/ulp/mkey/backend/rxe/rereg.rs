@@ -14,13 +14,10 @@
 
 use super::{
     bindings::{self, rxe_mr_state, rxe_mr_state_RXE_MR_STATE_INVALID as INVALID},
-    claimed::RxeMr,
-    Rxe, SuspendedMr,
+    claimed::{MrRange, RxeMr},
+    SuspendedMr,
 };
-use crate::{
-    backend::interface::MrRange,
-    kernel_ext::rdma::{Access, Mr},
-};
+use crate::kernel_ext::rdma::{Access, Mr};
 use core::ptr;
 use kernel::{
     prelude::*,
@@ -86,54 +83,59 @@ unsafe fn exchange(one: &RxeMr, two: &RxeMr) {
     }
 }
 
-impl Rxe {
-    /// Implements [`Backend::retranslate`](crate::backend::interface::Backend::retranslate).
-    pub(super) fn exchange_with(
-        mr: &Mr,
-        suspended: SuspendedMr,
-        spare: &Mr,
-        range: (u64, u64),
-        finish: impl FnOnce() -> Result,
-    ) -> Result {
-        let (one, state) = suspended.end(mr).ok_or(EINVAL)?;
-        let Some(two) = RxeMr::of(spare) else {
-            one.set_state(state);
-            return Err(EINVAL);
-        };
-        // The spare MR is hidden too, because a peer can guess its key.
-        let (old, new) = (HiddenMr::new(one, state), HiddenMr::new(two, two.state()));
-        // SAFETY: No preconditions.
-        unsafe { crate::bindings::synchronize_rcu() };
-        let mut waited = 0;
-        while !(old.is_alone() && new.is_alone()) && waited < TIMEOUT_MS {
-            fsleep(Delta::from_millis(1));
-            waited += 1;
-        }
-        // SAFETY: Both MRs are valid.
-        let fits = unsafe {
-            bindings::ib_mkey_rxe_is_user(one.private())
-                && bindings::ib_mkey_rxe_fits(two.private(), range.0, range.1)
-        };
-        let result = if !fits {
-            Err(EINVAL)
-        } else if !(old.is_alone() && new.is_alone()) {
-            // Accesses have references, and so has a bind of a window in progress.
-            Err(EBUSY)
-        } else {
-            // SAFETY: Both are over user memory and hidden, and `is_alone()` was true for both.
-            unsafe { exchange(one, two) };
-            let (start, len) = range;
-            one.set_range(MrRange { start, len });
-            old.allow();
-            finish().inspect_err(|_| {
-                // SAFETY: As above.
-                unsafe { exchange(one, two) };
-            })
-        };
-        if result.is_err() {
-            old.allow();
-        }
-        old.show();
-        result
+/// Exchanges the memory of a suspended MR and of `spare`, a new MR without users. The MR then
+/// begins at address `range.0` and has `range.1` bytes. Calls `finish` before it allows
+/// accesses again. Ends the suspension. On an error nothing has changed.
+///
+/// # Errors
+///
+/// The errors of `finish`; `EBUSY` if the MR is still in use after some seconds; `EINVAL` for
+/// an address that the driver cannot give to this kind of memory.
+pub(crate) fn retranslate(
+    mr: &Mr,
+    suspended: SuspendedMr,
+    spare: &Mr,
+    range: (u64, u64),
+    finish: impl FnOnce() -> Result,
+) -> Result {
+    let (one, state) = suspended.end(mr).ok_or(EINVAL)?;
+    let Some(two) = RxeMr::of(spare) else {
+        one.set_state(state);
+        return Err(EINVAL);
+    };
+    // The spare MR is hidden too, because a peer can guess its key.
+    let (old, new) = (HiddenMr::new(one, state), HiddenMr::new(two, two.state()));
+    // SAFETY: No preconditions.
+    unsafe { crate::bindings::synchronize_rcu() };
+    let mut waited = 0;
+    while !(old.is_alone() && new.is_alone()) && waited < TIMEOUT_MS {
+        fsleep(Delta::from_millis(1));
+        waited += 1;
     }
+    // SAFETY: Both MRs are valid.
+    let fits = unsafe {
+        bindings::ib_mkey_rxe_is_user(one.private())
+            && bindings::ib_mkey_rxe_fits(two.private(), range.0, range.1)
+    };
+    let result = if !fits {
+        Err(EINVAL)
+    } else if !(old.is_alone() && new.is_alone()) {
+        // Accesses have references, and so has a bind of a window in progress.
+        Err(EBUSY)
+    } else {
+        // SAFETY: Both are over user memory and hidden, and `is_alone()` was true for both.
+        unsafe { exchange(one, two) };
+        let (start, len) = range;
+        one.set_range(MrRange { start, len });
+        old.allow();
+        finish().inspect_err(|_| {
+            // SAFETY: As above.
+            unsafe { exchange(one, two) };
+        })
+    };
+    if result.is_err() {
+        old.allow();
+    }
+    old.show();
+    result
 }

@@ -4,7 +4,7 @@
 
 use super::{Binding, KLayout, Leaf, LeafPin, LeafPlace, PinnedFor, RcuUnique};
 use crate::{
-    backend::{pins::NoDereg, Base, Memory, Payload},
+    backend::{pins::NoDereg, BaseMr, Memory, Payload},
     kernel_ext::rdma::{mr::Right, Access},
     layout::{Entry, List},
     limits::owner::OwnerCharge,
@@ -47,7 +47,7 @@ impl Binding {
                     len: 1,
                     access: Access::from(Right::LocalWrite),
                     place: LeafPlace::Memory {
-                        base: Base((*memory).clone()),
+                        base: BaseMr((*memory).clone()),
                         delta: 0,
                         mutable: false,
                     },
