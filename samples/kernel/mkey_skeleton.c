@@ -31,8 +31,8 @@
 #define SKELETON_TIMEOUT_MS 10000
 #define SKELETON_ROWS 16U
 #define SKELETON_COLUMNS 512U
-#define SKELETON_COLUMN (SKELETON_ROWS * sizeof(u64))
-#define SKELETON_MATRIX (SKELETON_COLUMNS * SKELETON_COLUMN)
+#define SKELETON_COLUMN_BYTES (SKELETON_ROWS * sizeof(u64))
+#define SKELETON_MATRIX_BYTES (SKELETON_COLUMNS * SKELETON_COLUMN_BYTES)
 
 /* The private data that the server sends when it accepts. */
 struct skeleton_private {
@@ -205,7 +205,7 @@ static bool skeleton_succeeded(struct skeleton_conn *conn, const struct ib_wc *w
 	return false;
 }
 
-static int skeleton_receive(struct skeleton_slot *slot)
+static int skeleton_post_receive(struct skeleton_slot *slot)
 {
 	struct skeleton_conn *conn = slot->conn;
 	struct ib_sge sge = {
@@ -219,8 +219,8 @@ static int skeleton_receive(struct skeleton_slot *slot)
 }
 
 /* Writes the message that a slot sends, and describes it in @sge. */
-static void skeleton_message(struct skeleton_slot *slot, const struct skeleton_message *message,
-			     struct ib_sge *sge)
+static void skeleton_write_message(struct skeleton_slot *slot,
+				   const struct skeleton_message *message, struct ib_sge *sge)
 {
 	struct skeleton_conn *conn = slot->conn;
 	size_t at = (slot - conn->slots) * sizeof(*message);
@@ -236,8 +236,8 @@ static void skeleton_message(struct skeleton_slot *slot, const struct skeleton_m
 }
 
 /* Copies the message that a slot has received. */
-static int skeleton_received(struct skeleton_slot *slot, const struct ib_wc *wc,
-			     struct skeleton_message *message)
+static int skeleton_read_message(struct skeleton_slot *slot, const struct ib_wc *wc,
+				 struct skeleton_message *message)
 {
 	struct skeleton_conn *conn = slot->conn;
 	size_t at = (slot - conn->slots) * sizeof(*message);
@@ -314,7 +314,7 @@ static int skeleton_ask(struct skeleton_slot *slot)
 		message.rkey = 0;
 		break_at = -1;
 	}
-	skeleton_message(slot, &message, &sge);
+	skeleton_write_message(slot, &message, &sge);
 	slot->pending = 2;
 
 	return ib_post_send(conn->id->qp, &bind.wr, NULL);
@@ -333,7 +333,7 @@ static void skeleton_next(struct skeleton_slot *slot)
 		skeleton_lost(slot->conn, ret);
 }
 
-static void skeleton_asked(struct ib_cq *cq, struct ib_wc *wc)
+static void skeleton_sent_request(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, sent);
 
@@ -342,7 +342,7 @@ static void skeleton_asked(struct ib_cq *cq, struct ib_wc *wc)
 }
 
 /* Client: the reply follows the WRITE, so the column is in its place, and the key is unbound. */
-static void skeleton_reply(struct ib_cq *cq, struct ib_wc *wc)
+static void skeleton_got_reply(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, received);
 	struct skeleton_conn *conn = slot->conn;
@@ -352,9 +352,9 @@ static void skeleton_reply(struct ib_cq *cq, struct ib_wc *wc)
 
 	if (!skeleton_succeeded(conn, wc))
 		return;
-	ret = skeleton_received(slot, wc, &message);
+	ret = skeleton_read_message(slot, wc, &message);
 	if (!ret)
-		ret = skeleton_receive(slot);
+		ret = skeleton_post_receive(slot);
 	if (ret) {
 		skeleton_lost(conn, ret);
 		return;
@@ -371,11 +371,11 @@ static void skeleton_reply(struct ib_cq *cq, struct ib_wc *wc)
 }
 
 /* Server: writes the column through the peer's key, and replies, in one chain. */
-static void skeleton_request(struct ib_cq *cq, struct ib_wc *wc)
+static void skeleton_got_request(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, received);
 	struct skeleton_conn *conn = slot->conn;
-	struct ib_sge column = { .length = SKELETON_COLUMN, .lkey = conn->key->lkey };
+	struct ib_sge column = { .length = SKELETON_COLUMN_BYTES, .lkey = conn->key->lkey };
 	struct skeleton_message message;
 	struct ib_sge sge;
 	struct ib_send_wr reply = {
@@ -398,25 +398,25 @@ static void skeleton_request(struct ib_cq *cq, struct ib_wc *wc)
 
 	if (!skeleton_succeeded(conn, wc))
 		return;
-	if (skeleton_received(slot, wc, &message) ||
+	if (skeleton_read_message(slot, wc, &message) ||
 	    be32_to_cpu(message.column) >= SKELETON_COLUMNS) {
 		skeleton_lost(conn, -EPROTO);
 		return;
 	}
-	column.addr = be32_to_cpu(message.column) * SKELETON_COLUMN;
+	column.addr = be32_to_cpu(message.column) * SKELETON_COLUMN_BYTES;
 	write.rkey = be32_to_cpu(message.rkey);
 	reply.ex.invalidate_rkey = write.rkey;
-	skeleton_message(slot, &message, &sge);
+	skeleton_write_message(slot, &message, &sge);
 	if (ib_post_send(conn->id->qp, &write.wr, NULL))
 		skeleton_lost(conn, -EIO);
 }
 
 /* Server: the slot is free, and so is its place in the send queue. */
-static void skeleton_replied(struct ib_cq *cq, struct ib_wc *wc)
+static void skeleton_sent_reply(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct skeleton_slot *slot = container_of(wc->wr_cqe, struct skeleton_slot, sent);
 
-	if (skeleton_succeeded(slot->conn, wc) && skeleton_receive(slot))
+	if (skeleton_succeeded(slot->conn, wc) && skeleton_post_receive(slot))
 		skeleton_lost(slot->conn, -EIO);
 }
 
@@ -489,9 +489,9 @@ static int skeleton_prepare(struct skeleton_conn *conn)
 		struct skeleton_slot *slot = &conn->slots[i];
 
 		slot->conn = conn;
-		slot->received.done = conn->fetch ? skeleton_reply : skeleton_request;
-		slot->sent.done = conn->fetch ? skeleton_asked : skeleton_replied;
-		ret = skeleton_receive(slot);
+		slot->received.done = conn->fetch ? skeleton_got_reply : skeleton_got_request;
+		slot->sent.done = conn->fetch ? skeleton_sent_request : skeleton_sent_reply;
+		ret = skeleton_post_receive(slot);
 	}
 
 	return ret;
@@ -506,7 +506,7 @@ static u64 skeleton_element(u32 row, u32 column)
 /* Server: the key. The first half of the columns is in device memory, the second in RAM. */
 static int skeleton_make_key(struct skeleton_conn *conn)
 {
-	const size_t half = SKELETON_MATRIX / 2;
+	const size_t half = SKELETON_MATRIX_BYTES / 2;
 	struct ib_dm_alloc_attr attr = { .length = half };
 	u64 *data = kzalloc(half, GFP_KERNEL);
 	struct ib_sge parts[2];
@@ -642,7 +642,7 @@ static int skeleton_wait(struct skeleton_conn *conn, int ret)
 }
 
 /* Asks for all columns that the client lacks. */
-static int skeleton_fetch(struct skeleton_conn *conn)
+static int skeleton_ask_all(struct skeleton_conn *conn)
 {
 	int ret = 0;
 	u32 i;
@@ -667,7 +667,7 @@ static int skeleton_connect(struct skeleton_conn *conn, struct sockaddr *to)
 	if (!ret)
 		ret = skeleton_prepare(conn);
 	if (!ret)
-		ret = skeleton_map(conn, &conn->data, conn->fetch->matrix, SKELETON_MATRIX,
+		ret = skeleton_map(conn, &conn->data, conn->fetch->matrix, SKELETON_MATRIX_BYTES,
 				   DMA_FROM_DEVICE);
 	for (i = 0; i < conn->num_slots && !ret; i++) {
 		struct ib_mr *key = ib_alloc_mkey(conn->pd, 1);
@@ -680,7 +680,7 @@ static int skeleton_connect(struct skeleton_conn *conn, struct sockaddr *to)
 	if (!ret)
 		ret = skeleton_wait(conn, rdma_connect(id, &param));
 	if (!ret)
-		ret = skeleton_fetch(conn);
+		ret = skeleton_ask_all(conn);
 
 	return ret;
 }
@@ -717,7 +717,7 @@ static int skeleton_client(struct sockaddr *to)
 
 	if (!fetch)
 		return -ENOMEM;
-	fetch->matrix = kzalloc(SKELETON_MATRIX, GFP_KERNEL);
+	fetch->matrix = kzalloc(SKELETON_MATRIX_BYTES, GFP_KERNEL);
 	if (fetch->matrix)
 		do {
 			ret = skeleton_try(fetch, to);
