@@ -450,8 +450,9 @@ static int skeleton_prepare(struct skeleton_conn *conn)
 	size_t length = num_slots * sizeof(struct skeleton_message);
 	struct ib_qp_init_attr init = {
 		.cap = {
-			.max_send_wr = 2 * num_slots,
-			.max_recv_wr = num_slots,
+			/* one more of each, for ib_drain_qp() */
+			.max_send_wr = 2 * num_slots + 1,
+			.max_recv_wr = num_slots + 1,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
 		},
@@ -467,8 +468,9 @@ static int skeleton_prepare(struct skeleton_conn *conn)
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 	conn->pd = pd;
-	/* If all requests fail, each has a completion. ib_drain_qp() needs two more. */
-	cq = ib_alloc_cq(device, conn, 3 * num_slots + 2, 0, IB_POLL_SOFTIRQ);
+	/* If all requests fail, each has a completion. */
+	cq = ib_alloc_cq_any(device, conn, init.cap.max_send_wr + init.cap.max_recv_wr,
+			     IB_POLL_SOFTIRQ);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	conn->cq = cq;
