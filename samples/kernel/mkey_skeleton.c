@@ -28,6 +28,7 @@
 
 #define SKELETON_DEPTH 32U		/* requests that a client has in flight */
 #define SKELETON_TRIES 3		/* connections that a client makes */
+#define SKELETON_BACKLOG 16
 #define SKELETON_TIMEOUT_MS 10000
 #define SKELETON_ROWS 16U
 #define SKELETON_COLUMNS 512U
@@ -107,8 +108,20 @@ MODULE_PARM_DESC(break_at, "column whose first request has a wrong rkey, so that
 
 static DEFINE_MUTEX(conns_lock);	/* protects conns */
 static LIST_HEAD(conns);
-static struct workqueue_struct *release_wq;
+static DEFINE_MUTEX(listener_lock);	/* protects listener */
 static struct rdma_cm_id *listener;
+static struct workqueue_struct *release_wq;
+
+/* After this there are no new connections. */
+static void skeleton_unlisten(struct work_struct *work)
+{
+	guard(mutex)(&listener_lock);
+	if (listener)
+		rdma_destroy_id(listener);
+	listener = NULL;
+}
+
+static DECLARE_WORK(unlisten, skeleton_unlisten);
 
 static int skeleton_map(struct skeleton_conn *conn, struct skeleton_region *region, void *at,
 			size_t length, enum dma_data_direction dir)
@@ -618,12 +631,13 @@ static int skeleton_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	default:
 		/*
 		 * The peer has disconnected, an error has occurred, or the device is being
-		 * removed. The removal waits until all ids of the device are destroyed. If this
-		 * handler returns a value other than 0, rdma_cm destroys the id.
+		 * removed. The removal waits until all ids of the device are destroyed. A work
+		 * item does that, because the end of the module waits for it.
 		 */
-		if (!conn)
-			return cmpxchg(&listener, id, NULL) == id;
-		skeleton_lost(conn, event->status < 0 ? event->status : -ENOTCONN);
+		if (conn)
+			skeleton_lost(conn, event->status < 0 ? event->status : -ENOTCONN);
+		else
+			queue_work(release_wq, &unlisten);
 	}
 
 	return 0;
@@ -720,17 +734,15 @@ static int skeleton_client(struct sockaddr *to)
 	if (!fetch)
 		return -ENOMEM;
 	fetch->matrix = kzalloc(SKELETON_MATRIX_BYTES, GFP_KERNEL);
-	if (fetch->matrix)
-		do {
-			ret = skeleton_try(fetch, to);
-		} while (ret && ++tries < SKELETON_TRIES && listener);
+	while (fetch->matrix && ret && tries++ < SKELETON_TRIES)
+		ret = skeleton_try(fetch, to);
 	for (i = 0; i < SKELETON_ROWS * SKELETON_COLUMNS && !ret; i++)
 		if (fetch->matrix[i] !=
 		    skeleton_element(i / SKELETON_COLUMNS, i % SKELETON_COLUMNS))
 			ret = -EBADMSG;
 	if (!ret)
 		pr_info("%u columns by %u keys, %d connections\n", SKELETON_COLUMNS,
-			SKELETON_DEPTH, tries + 1);
+			SKELETON_DEPTH, tries);
 	kfree(fetch->matrix);
 	kfree(fetch);
 
@@ -739,11 +751,9 @@ static int skeleton_client(struct sockaddr *to)
 
 static void skeleton_end(void)
 {
-	struct rdma_cm_id *id = xchg(&listener, NULL);
 	struct skeleton_conn *conn;
 
-	if (id)
-		rdma_destroy_id(id);
+	skeleton_unlisten(&unlisten);
 	mutex_lock(&conns_lock);
 	list_for_each_entry(conn, &conns, entry)
 		skeleton_close(conn);
@@ -751,10 +761,24 @@ static void skeleton_end(void)
 	destroy_workqueue(release_wq);
 }
 
+static int skeleton_listen(struct sockaddr *at)
+{
+	struct rdma_cm_id *id;
+
+	/* skeleton_unlisten() waits if the device is removed meanwhile. */
+	guard(mutex)(&listener_lock);
+	id = rdma_create_id(current->nsproxy->net_ns, skeleton_event, NULL, RDMA_PS_TCP,
+			    IB_QPT_RC);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	listener = id;
+
+	return rdma_bind_addr(id, at) ?: rdma_listen(id, SKELETON_BACKLOG);
+}
+
 static int __init skeleton_init(void)
 {
 	struct sockaddr_storage at;
-	struct rdma_cm_id *id;
 	int ret;
 
 	ret = inet_pton_with_scope(current->nsproxy->net_ns, AF_UNSPEC, address, "18516", &at);
@@ -765,16 +789,7 @@ static int __init skeleton_init(void)
 	release_wq = alloc_workqueue("mkey_skeleton", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!release_wq)
 		return -ENOMEM;
-	id = rdma_create_id(current->nsproxy->net_ns, skeleton_event, NULL, RDMA_PS_TCP,
-			    IB_QPT_RC);
-	if (IS_ERR(id)) {
-		destroy_workqueue(release_wq);
-		return PTR_ERR(id);
-	}
-	listener = id;
-	ret = rdma_bind_addr(id, (struct sockaddr *)&at);
-	if (!ret)
-		ret = rdma_listen(id, SKELETON_DEPTH);
+	ret = skeleton_listen((struct sockaddr *)&at);
 	if (!ret)
 		ret = skeleton_client((struct sockaddr *)&at);
 	if (ret)
@@ -783,13 +798,8 @@ static int __init skeleton_init(void)
 	return ret;
 }
 
-static void __exit skeleton_exit(void)
-{
-	skeleton_end();
-}
-
 module_init(skeleton_init);
-module_exit(skeleton_exit);
+module_exit(skeleton_end);
 MODULE_DESCRIPTION("A ULP to start from, which uses memory keys");
 MODULE_LICENSE("GPL");
 MODULE_IMPORT_NS("IB_MKEY");
