@@ -41,14 +41,14 @@ struct skeleton_private {
 	__be32 columns;
 };
 
-/* A request. The reply is the request, sent back. */
+/* A request. The reply is the request, sent back. Both are sent inline: the post copies them. */
 struct skeleton_message {
 	__be32 slot;
 	__be32 column;
 	__be32 rkey;
 };
 
-/* Memory that is mapped for DMA if @dir is not DMA_NONE. */
+/* Memory that is mapped for DMA if @length is not 0. */
 struct skeleton_region {
 	void *at;
 	size_t length;
@@ -81,9 +81,8 @@ struct skeleton_conn {
 	struct ib_cq *cq;
 	u32 num_slots;
 	struct skeleton_slot *slots;
-	/* a message of each slot, that is received or sent */
+	/* a message for each slot to receive */
 	struct skeleton_region in;
-	struct skeleton_region out;
 	/* the client's matrix, or the half of the server's matrix that is in RAM */
 	struct skeleton_region data;
 	/* of the server: a key over device memory and RAM */
@@ -143,7 +142,7 @@ static int skeleton_map(struct skeleton_conn *conn, struct skeleton_region *regi
 
 static void skeleton_unmap(struct skeleton_conn *conn, struct skeleton_region *region)
 {
-	if (region->dir != DMA_NONE)
+	if (region->length)
 		ib_dma_unmap_single(conn->id->device, region->dma, region->length, region->dir);
 }
 
@@ -168,7 +167,6 @@ static void skeleton_release(struct work_struct *work)
 	if (conn->dm)
 		WARN_ON(ib_free_dm(conn->dm));
 	skeleton_unmap(conn, &conn->data);
-	skeleton_unmap(conn, &conn->out);
 	skeleton_unmap(conn, &conn->in);
 	if (conn->cq)
 		ib_free_cq(conn->cq);
@@ -182,7 +180,6 @@ static void skeleton_release(struct work_struct *work)
 	mutex_unlock(&conns_lock);
 	if (!conn->fetch)
 		kfree(conn->data.at);
-	kfree(conn->out.at);
 	kfree(conn->in.at);
 	kfree(conn->slots);
 	kfree(conn);
@@ -231,23 +228,6 @@ static int skeleton_post_receive(struct skeleton_slot *slot)
 	return ib_post_recv(conn->id->qp, &wr, NULL);
 }
 
-/* Writes the message that a slot sends, and describes it in @sge. */
-static void skeleton_write_message(struct skeleton_slot *slot,
-				   const struct skeleton_message *message, struct ib_sge *sge)
-{
-	struct skeleton_conn *conn = slot->conn;
-	size_t at = (slot - conn->slots) * sizeof(*message);
-
-	*sge = (struct ib_sge) {
-		.addr = conn->out.dma + at,
-		.length = sizeof(*message),
-		.lkey = conn->pd->local_dma_lkey,
-	};
-	ib_dma_sync_single_for_cpu(conn->id->device, sge->addr, sge->length, DMA_TO_DEVICE);
-	memcpy(conn->out.at + at, message, sizeof(*message));
-	ib_dma_sync_single_for_device(conn->id->device, sge->addr, sge->length, DMA_TO_DEVICE);
-}
-
 /* Copies the message that a slot has received. */
 static int skeleton_read_message(struct skeleton_slot *slot, const struct ib_wc *wc,
 				 struct skeleton_message *message)
@@ -286,13 +266,13 @@ static int skeleton_ask(struct skeleton_slot *slot)
 		.blocks = &block,
 	};
 	struct skeleton_message message;
-	struct ib_sge sge;
+	struct ib_sge sge = { .addr = (uintptr_t)&message, .length = sizeof(message) };
 	struct ib_send_wr send = {
 		.wr_cqe = &slot->sent,
 		.opcode = IB_WR_SEND,
 		.sg_list = &sge,
 		.num_sge = 1,
-		.send_flags = IB_SEND_SIGNALED,
+		.send_flags = IB_SEND_SIGNALED | IB_SEND_INLINE,
 	};
 	/* No completion, unless it fails: SEND is executed after it. */
 	struct ib_reg_wr bind = {
@@ -327,7 +307,6 @@ static int skeleton_ask(struct skeleton_slot *slot)
 		message.rkey = 0;
 		break_at = -1;
 	}
-	skeleton_write_message(slot, &message, &sge);
 	slot->pending = 2;
 
 	return ib_post_send(conn->id->qp, &bind.wr, NULL);
@@ -390,13 +369,13 @@ static void skeleton_got_request(struct ib_cq *cq, struct ib_wc *wc)
 	struct skeleton_conn *conn = slot->conn;
 	struct ib_sge column = { .length = SKELETON_COLUMN_BYTES, .lkey = conn->key->lkey };
 	struct skeleton_message message;
-	struct ib_sge sge;
+	struct ib_sge sge = { .addr = (uintptr_t)&message, .length = sizeof(message) };
 	struct ib_send_wr reply = {
 		.wr_cqe = &slot->sent,
 		.opcode = IB_WR_SEND_WITH_INV,
 		.sg_list = &sge,
 		.num_sge = 1,
-		.send_flags = IB_SEND_SIGNALED,
+		.send_flags = IB_SEND_SIGNALED | IB_SEND_INLINE,
 	};
 	struct ib_rdma_wr write = {
 		.wr = {
@@ -419,7 +398,6 @@ static void skeleton_got_request(struct ib_cq *cq, struct ib_wc *wc)
 	column.addr = be32_to_cpu(message.column) * SKELETON_COLUMN_BYTES;
 	write.rkey = be32_to_cpu(message.rkey);
 	reply.ex.invalidate_rkey = write.rkey;
-	skeleton_write_message(slot, &message, &sge);
 	if (ib_post_send(conn->id->qp, &write.wr, NULL))
 		skeleton_lost(conn, -EIO);
 }
@@ -441,9 +419,6 @@ static struct skeleton_conn *skeleton_new(struct rdma_cm_id *id, struct skeleton
 		return NULL;
 	INIT_WORK(&conn->release, skeleton_release);
 	init_completion(&conn->done);
-	conn->in.dir = DMA_NONE;
-	conn->out.dir = DMA_NONE;
-	conn->data.dir = DMA_NONE;
 	conn->id = id;
 	conn->fetch = fetch;
 	id->context = conn;
@@ -468,6 +443,7 @@ static int skeleton_prepare(struct skeleton_conn *conn)
 			.max_recv_wr = num_slots + 1,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
+			.max_inline_data = sizeof(struct skeleton_message),
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
@@ -492,9 +468,6 @@ static int skeleton_prepare(struct skeleton_conn *conn)
 		return -ENOMEM;
 	conn->num_slots = num_slots;
 	ret = skeleton_map(conn, &conn->in, kzalloc(length, GFP_KERNEL), length, DMA_FROM_DEVICE);
-	if (!ret)
-		ret = skeleton_map(conn, &conn->out, kzalloc(length, GFP_KERNEL), length,
-				   DMA_TO_DEVICE);
 	if (ret)
 		return ret;
 	init.send_cq = cq;
