@@ -22,7 +22,6 @@
 #include <linux/module.h>
 #include <linux/nsproxy.h>
 #include <linux/slab.h>
-#include <rdma/ib_cm.h>
 #include <rdma/ib_mkey.h>
 #include <rdma/rdma_cm.h>
 
@@ -76,7 +75,7 @@ struct skeleton_conn {
 	struct list_head entry;		/* in conns */
 	struct work_struct release;
 	struct rdma_cm_id *id;
-	bool closing;
+	int closing;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	u32 num_slots;
@@ -154,6 +153,7 @@ static void skeleton_release(struct work_struct *work)
 
 	if (conn->id->qp) {
 		rdma_disconnect(conn->id);
+		/* A callback may post meanwhile. ib_free_cq() waits for the callback of that. */
 		ib_drain_qp(conn->id->qp);
 		rdma_destroy_qp(conn->id);
 	}
@@ -187,7 +187,7 @@ static void skeleton_release(struct work_struct *work)
 
 static void skeleton_close(struct skeleton_conn *conn)
 {
-	if (!xchg(&conn->closing, true))
+	if (!xchg(&conn->closing, 1))
 		queue_work(release_wq, &conn->release);
 }
 
@@ -208,8 +208,8 @@ static bool skeleton_succeeded(struct skeleton_conn *conn, const struct ib_wc *w
 		return true;
 	/* All other requests of the queue pair are flushed. */
 	if (wc->status != IB_WC_WR_FLUSH_ERR)
-		pr_info("%s: connection lost: %s\n", dev_name(&conn->id->device->dev),
-			ib_wc_status_msg(wc->status));
+		pr_info_ratelimited("%s: connection lost: %s\n", dev_name(&conn->id->device->dev),
+				    ib_wc_status_msg(wc->status));
 	skeleton_lost(conn, -EIO);
 
 	return false;
@@ -567,10 +567,9 @@ static int skeleton_accept(struct rdma_cm_id *id)
 	if (!ret)
 		ret = rdma_accept(id, &param);
 	if (ret) {
-		pr_err("cannot accept a connection on %s: error %d\n",
-		       dev_name(&id->device->dev), ret);
-		rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
-		/* The work item destroys the id, so rdma_cm must not. */
+		pr_err_ratelimited("cannot accept a connection on %s: error %d\n",
+				   dev_name(&id->device->dev), ret);
+		/* Destroys the id, which rejects the request. So rdma_cm must not destroy it. */
 		skeleton_close(conn);
 	}
 
@@ -657,9 +656,9 @@ static int skeleton_connect(struct skeleton_conn *conn, struct sockaddr *to)
 		ret = skeleton_prepare(conn);
 	if (!ret)
 		ret = skeleton_map(conn, &conn->data, conn->fetch->matrix, SKELETON_MATRIX_BYTES,
-				   DMA_FROM_DEVICE);
+				   DMA_BIDIRECTIONAL);	/* keeps the columns that it has */
 	for (i = 0; i < conn->num_slots && !ret; i++) {
-		struct ib_mr *key = ib_alloc_mkey(conn->pd, 1);
+		struct ib_mr *key = ib_alloc_mkey(conn->pd, 1);	/* a layout of one block */
 
 		if (IS_ERR(key))
 			ret = PTR_ERR(key);
@@ -701,13 +700,13 @@ static int skeleton_try(struct skeleton_fetch *fetch, struct sockaddr *to)
 static int skeleton_client(struct sockaddr *to)
 {
 	struct skeleton_fetch *fetch = kzalloc_obj(*fetch);
-	int tries = 0, ret = -ENOMEM;
+	int tries, ret = -ENOMEM;
 	u32 i;
 
 	if (!fetch)
 		return -ENOMEM;
 	fetch->matrix = kzalloc(SKELETON_MATRIX_BYTES, GFP_KERNEL);
-	while (fetch->matrix && ret && tries++ < SKELETON_TRIES)
+	for (tries = 0; fetch->matrix && ret && tries < SKELETON_TRIES; tries++)
 		ret = skeleton_try(fetch, to);
 	for (i = 0; i < SKELETON_ROWS * SKELETON_COLUMNS && !ret; i++)
 		if (fetch->matrix[i] !=
@@ -716,6 +715,8 @@ static int skeleton_client(struct sockaddr *to)
 	if (!ret)
 		pr_info("%u columns by %u keys, %d connections\n", SKELETON_COLUMNS,
 			SKELETON_DEPTH, tries);
+	else
+		pr_err("no matrix after %d connections: error %d\n", tries, ret);
 	kfree(fetch->matrix);
 	kfree(fetch);
 
@@ -759,7 +760,7 @@ static int __init skeleton_init(void)
 		pr_err("address='%s' is not an IP address\n", address);
 		return -EINVAL;
 	}
-	release_wq = alloc_workqueue("mkey_skeleton", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	release_wq = alloc_workqueue(KBUILD_MODNAME, WQ_UNBOUND, 0);
 	if (!release_wq)
 		return -ENOMEM;
 	ret = skeleton_listen((struct sockaddr *)&at);
