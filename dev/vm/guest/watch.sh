@@ -63,7 +63,7 @@ run_watched() {
 	local rc=0
 	# A process group, because bash makes other processes in the background deaf to SIGINT.
 	set -m
-	"$@" 2>&1 &
+	"$@" </dev/null 2>&1 &
 	set +m
 	echo $! >"$WATCHED"
 	wait $! || rc=$?
