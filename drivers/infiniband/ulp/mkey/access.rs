@@ -36,7 +36,6 @@ use kernel::{
 use refused::Asked;
 
 /// Returns the access flags that a copy needs.
-#[inline]
 fn needed(remote: bool, direction: Direction) -> Access {
     match (remote, direction) {
         // Every MR allows local reads.
@@ -63,21 +62,22 @@ fn region_of(mr: &Claimed) -> Result<ArcBorrow<'_, Region>> {
 #[inline]
 fn with_binding(
     mr: &Claimed,
-    asked: Asked,
+    asked: Asked<'_>,
     access: impl FnOnce(&Binding, u64) -> Result,
 ) -> Result {
     let region = region_of(mr)?;
     let run = || {
         let binding = region.binding.get().ok_or(Refused::ACCESS_UNBOUND)?;
-        binding.allows(mr, asked.peer.as_ref(), asked.needed)?;
+        binding.allows(mr, asked.peer, asked.needed)?;
         access(&binding, asked.addr.wrapping_sub(binding.start))
     };
-    run().inspect_err(|error| refused::record(&region, mr, asked, *error))
+    // A copy of each field leaves the fields in registers until then.
+    run().inspect_err(|error| refused::record(&region, mr, Asked { ..asked }, *error))
 }
 
 /// Finds out why rxe has refused an access without a call of the functions below, and records it.
 /// Records nothing if the access would be allowed now.
-pub(crate) fn refused_by_driver(mr: &Claimed, asked: Asked) {
+pub(crate) fn refused_by_driver(mr: &Claimed, asked: Asked<'_>) {
     let _ = with_binding(mr, asked, |binding, at| binding.check_range(at, asked.len));
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn refused_by_driver(mr: &Claimed, asked: Asked) {
 /// # Errors
 ///
 /// The errors of [`with_binding`] and of [`Binding::copy`].
-pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<Peer>) -> Result {
+pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<&Peer>) -> Result {
     let needed = needed(peer.is_some(), payload.direction());
     let asked = Asked {
         addr: iova,
@@ -109,7 +109,7 @@ pub(crate) fn copy(mr: &Claimed, iova: u64, payload: Payload<'_>, peer: Option<P
 pub(crate) fn atomic_op(
     mr: &Claimed,
     iova: u64,
-    peer: Peer,
+    peer: &Peer,
     needed: Right,
     operation: impl FnOnce(&Binding, u64) -> Result,
 ) -> Result {
@@ -122,7 +122,7 @@ pub(crate) fn atomic_op(
 /// # Errors
 ///
 /// The errors of [`with_binding`] and of [`Binding::flush`].
-pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: Peer) -> Result {
+pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: &Peer) -> Result {
     // Without the access flag, the leaves may not be persistent memory.
     let asked = Asked::by(peer, iova, length, Right::FlushPersistent);
     counters::add(Count::Access, 1);
@@ -131,6 +131,7 @@ pub(crate) fn flush(mr: &Claimed, iova: u64, length: u64, peer: Peer) -> Result 
 
 /// Returns `true` if `mr` is an MR for fast registration in which `length` bytes from address
 /// `iova` on are registered.
+#[inline(never)]
 pub(crate) fn is_registered(mr: &Claimed, iova: u64, length: u64) -> bool {
     region_of(mr).is_ok_and(|region| region.is_registered(iova, length))
 }

@@ -131,7 +131,7 @@ impl World {
             window: None,
         };
         let seen = &Cell::new(0);
-        access::copy(&self.mr, 0, Payload { expected, seen }, Some(peer))?;
+        access::copy(&self.mr, 0, Payload { expected, seen }, Some(&peer))?;
         Ok(seen.get())
     }
 

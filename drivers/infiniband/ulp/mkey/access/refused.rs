@@ -23,7 +23,7 @@ use kernel::prelude::*;
 
 /// An access that a request asks for.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     /// The first address in the MR.
     pub(crate) addr: u64,
     /// The length in bytes.
@@ -33,12 +33,12 @@ pub(crate) struct Asked {
     /// `true` if a peer asks.
     pub(crate) remote: bool,
     /// The QP and the key to compare; [`None`] if rxe has compared them just now.
-    pub(crate) peer: Option<Peer>,
+    pub(crate) peer: Option<&'a Peer>,
 }
 
-impl Asked {
+impl<'a> Asked<'a> {
     /// An access for a peer.
-    pub(super) fn by(peer: Peer, addr: u64, len: u64, needed: Right) -> Self {
+    pub(super) fn by(peer: &'a Peer, addr: u64, len: u64, needed: Right) -> Self {
         Self {
             addr,
             len,
@@ -50,7 +50,7 @@ impl Asked {
 }
 
 /// Records that an access to `region`, the region of `mr`, has failed with `error`.
-pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked, error: Error) {
+pub(super) fn record(region: &Region, mr: &Claimed, asked: Asked<'_>, error: Error) {
     let mut why = Refused::of_access(error);
     let binding = region.binding.get();
     // Another layout may have been bound since.

@@ -10,16 +10,16 @@ use crate::{
 use kernel::error::Error;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     pub(crate) addr: u64,
     pub(crate) len: u64,
     pub(crate) needed: Access,
     pub(crate) remote: bool,
-    pub(crate) peer: Option<Peer>,
+    pub(crate) peer: Option<&'a Peer>,
 }
 
-impl Asked {
-    pub(super) fn by(peer: Peer, addr: u64, len: u64, needed: Right) -> Self {
+impl<'a> Asked<'a> {
+    pub(super) fn by(peer: &'a Peer, addr: u64, len: u64, needed: Right) -> Self {
         Self {
             addr,
             len,
@@ -30,4 +30,4 @@ impl Asked {
     }
 }
 
-pub(super) fn record(_: &Region, _: &Claimed, _: Asked, _: Error) {}
+pub(super) fn record(_: &Region, _: &Claimed, _: Asked<'_>, _: Error) {}

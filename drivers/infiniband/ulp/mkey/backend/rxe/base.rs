@@ -4,7 +4,7 @@
 
 use super::{
     bindings::{
-        self, resp_states_RESPST_ERR_MISALIGNED_ATOMIC as MISALIGNED,
+        self, resp_states, resp_states_RESPST_ERR_MISALIGNED_ATOMIC as MISALIGNED,
         resp_states_RESPST_ERR_RKEY_VIOLATION as RKEY_VIOLATION, resp_states_RESPST_NONE as DONE,
         rxe_mr_state_RXE_MR_STATE_VALID as VALID, rxe_odp_stats as OdpStats,
     },
@@ -77,13 +77,12 @@ fn result_of(state: c_int) -> Result {
 }
 
 /// Returns the state of rxe's responder for the result of an atomic operation.
-pub(super) fn state_of(result: Result) -> c_int {
-    let state = match result {
+pub(super) fn state_of(result: Result) -> resp_states {
+    match result {
         Ok(()) => DONE,
         Err(error) if Refused::of_access(error) == Refused::ACCESS_ALIGN => MISALIGNED,
         Err(_) => RKEY_VIOLATION,
-    };
-    state as c_int
+    }
 }
 
 impl BaseMr {

@@ -163,10 +163,12 @@ impl RxeMr {
         if !is_ours(device) {
             return None;
         }
-        // SAFETY: The device belongs to rxe.
-        let raw = NonNull::new(unsafe { bindings::ib_mkey_rxe_get_mr(device.as_raw(), index) })?;
-        // SAFETY: The function took the reference, and the type is transparent.
-        Some(unsafe { ARef::from_raw(raw.cast()) })
+        // SAFETY: The device belongs to rxe. The function takes the reference, and the type is
+        // transparent.
+        unsafe {
+            let raw = NonNull::new(bindings::ib_mkey_rxe_get_mr(device.as_raw(), index))?;
+            Some(ARef::from_raw(raw.cast()))
+        }
     }
 
     /// Returns `mr` with rxe's structure; [`None`] for an MR of another driver.

@@ -8,8 +8,8 @@
 use super::{
     base::state_of,
     bindings::{
-        self, ib_mkey_rxe_peer, rxe_bind_mw, rxe_mr, rxe_mr_copy_dir_RXE_TO_MR_OBJ as TO_MEMORY,
-        rxe_odp_stats,
+        self, resp_states, rxe_bind_mw, rxe_mr, rxe_mr_copy_dir,
+        rxe_mr_copy_dir_RXE_TO_MR_OBJ as TO_MEMORY, rxe_odp_stats, rxe_qp,
     },
     Claimed,
 };
@@ -34,6 +34,7 @@ use core::{ptr::NonNull, slice};
 use kernel::{
     ffi::{c_int, c_uint, c_void},
     prelude::*,
+    types::Opaque,
 };
 
 // SAFETY: The pointer is to an MR that has the table, so it is claimed. rxe holds a reference to
@@ -44,13 +45,26 @@ unsafe impl FromC for &Claimed {
 
 opaque!(bindings::ib_mkey_window, BoundWindow);
 
-/// Returns the peer that a QP serves, and its request.
-fn peer_of(peer: Option<&Given<ib_mkey_rxe_peer>>) -> Option<Peer> {
-    peer.map(|peer| Peer {
-        pd: peer.pd as usize,
-        rkey: peer.rkey,
-        window: peer.by_window.then(|| Access::from_raw(peer.access as u32)),
-    })
+/// A QP that serves a peer.
+#[repr(transparent)]
+pub(super) struct Serving(Opaque<rxe_qp>);
+
+// SAFETY: The pointer is NULL, or to a QP whose task makes the call.
+unsafe impl FromC for Option<&Serving> {
+    type C = *mut rxe_qp;
+}
+
+impl Serving {
+    /// Returns the peer, and its request, which copies in the direction `dir`.
+    fn peer(&self, dir: rxe_mr_copy_dir) -> Peer {
+        // SAFETY: The task of the QP runs this.
+        let peer = unsafe { bindings::ib_mkey_rxe_peer_of(self.0.get(), dir) };
+        Peer {
+            pd: peer.pd as usize,
+            rkey: peer.rkey,
+            window: peer.by_window.then(|| Access::from_raw(peer.access as u32)),
+        }
+    }
 }
 
 export_c! {
@@ -82,32 +96,31 @@ export_c! {
         length: u64,
         remote: bool,
     ) -> () {
+        let peer = Peer {
+            pd: pd.as_raw() as usize,
+            rkey: key,
+            window: None,
+        };
         let asked = Asked {
             addr: iova,
             len: length,
             needed: Access::from_raw(access as u32),
             remote,
-            peer: Some(Peer {
-                pd: pd.as_raw() as usize,
-                rkey: key,
-                window: None,
-            }),
+            peer: Some(&peer),
         };
         access::refused_by_driver(mr, asked);
     }
 
-    // Copies between the MR and the bytes of a packet.
+    // Copies between the MR and the bytes of a packet, of which there is one at least. The reason of
+    // an error was recorded. rxe completes a request with a protection error for `EFAULT` only.
     fn ib_mkey_rxe_copy(
         mr: &Claimed,
         iova: u64,
         addr: *mut c_void,
         length: u32,
-        dir: u32,
-        peer: Option<&Given<ib_mkey_rxe_peer>>,
+        dir: rxe_mr_copy_dir,
+        qp: Option<&Serving>,
     ) -> Result {
-        if length == 0 {
-            return Ok(());
-        }
         let direction = if dir == TO_MEMORY {
             Direction::ToMemory
         } else {
@@ -115,7 +128,8 @@ export_c! {
         };
         // SAFETY: rxe gives `length` bytes of a packet, and does not use them before this returns.
         let payload = unsafe { Payload::new(addr.cast(), length, direction) };
-        access::copy(mr, iova, payload, peer_of(peer))
+        let peer = qp.map(|qp| qp.peer(dir));
+        access::copy(mr, iova, payload, peer.as_ref()).map_err(|_| EFAULT)
     }
 
     // Does an atomic operation with its result in `orig_val`. Returns a state of rxe's responder.
@@ -126,12 +140,13 @@ export_c! {
         compare: u64,
         swap_add: u64,
         orig_val: &mut u64,
-        peer: Option<&Given<ib_mkey_rxe_peer>>,
-    ) -> c_int {
+        qp: Option<&Serving>,
+    ) -> resp_states {
         let operation =
             |binding: &Binding, at| binding.atomic_op(at, opcode, compare, swap_add, orig_val);
-        let done = peer_of(peer).ok_or(EINVAL).and_then(|peer| {
-            access::atomic_op(mr, iova, peer, Right::RemoteAtomic, operation)
+        let done = qp.ok_or(EINVAL).and_then(|qp| {
+            let peer = qp.peer(TO_MEMORY);
+            access::atomic_op(mr, iova, &peer, Right::RemoteAtomic, operation)
         });
         state_of(done)
     }
@@ -141,12 +156,13 @@ export_c! {
         mr: &Claimed,
         iova: u64,
         value: u64,
-        peer: Option<&Given<ib_mkey_rxe_peer>>,
-    ) -> c_int {
+        qp: Option<&Serving>,
+    ) -> resp_states {
         let write = |binding: &Binding, at| binding.atomic_write(at, value);
-        let done = peer_of(peer)
-            .ok_or(EINVAL)
-            .and_then(|peer| access::atomic_op(mr, iova, peer, Right::RemoteWrite, write));
+        let done = qp.ok_or(EINVAL).and_then(|qp| {
+            let peer = qp.peer(TO_MEMORY);
+            access::atomic_op(mr, iova, &peer, Right::RemoteWrite, write)
+        });
         state_of(done)
     }
 
@@ -155,12 +171,13 @@ export_c! {
         mr: &Claimed,
         iova: u64,
         length: u64,
-        peer: Option<&Given<ib_mkey_rxe_peer>>,
+        qp: Option<&Serving>,
     ) -> Result {
         if length == 0 {
             return Ok(());
         }
-        access::flush(mr, iova, length, peer_of(peer).ok_or(EACCES)?)
+        let peer = qp.ok_or(EACCES)?.peer(TO_MEMORY);
+        access::flush(mr, iova, length, &peer)
     }
 
     // Follows an advice of `ibv_advise_mr()` for the memory of the leaves. Sleeps.

@@ -25,17 +25,21 @@
 /* rxe's functions. They are set before a device can be used, and valid as long as there is one. */
 static const struct rxe_exports *rxe;
 
-static int copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
-		enum rxe_mr_copy_dir dir, struct rxe_qp *qp)
+/*
+ * Returns the peer that @qp serves, and its request. The rkey of a READ, which copies from the MR, is
+ * kept separately, because rxe may answer the READ again.
+ */
+struct ib_mkey_rxe_peer ib_mkey_rxe_peer_of(const struct rxe_qp *qp, enum rxe_mr_copy_dir dir)
 {
-	struct ib_mkey_rxe_peer peer;
+	const struct resp_res *res = dir == RXE_FROM_MR_OBJ ? qp->resp.res : NULL;
+	const struct rxe_mw_binding *mw = qp->resp.mw;
 
-	/*
-	 * The errno value is the reason, which was recorded. rxe completes a request with a
-	 * protection error for this value only.
-	 */
-	return ib_mkey_rxe_copy(mr, iova, addr, length, dir,
-				ib_mkey_rxe_fill_peer(&peer, qp, dir)) ? -EFAULT : 0;
+	return (struct ib_mkey_rxe_peer){
+		.pd = qp->ibqp.pd,
+		.rkey = res ? res->read.rkey : qp->resp.rkey,
+		.by_window = mw,
+		.access = mw ? mw->access : 0,
+	};
 }
 
 /* Returns the context of the process that has @pd, or NULL for a kernel user. */
@@ -55,31 +59,6 @@ static void refused(struct rxe_mr *mr, struct rxe_pd *pd, int access, u32 key, u
 void ib_mkey_rxe_trace_refused(const struct ib_uverbs_mkey_refused_access *access)
 {
 	trace_ib_mkey_refused_access(access);
-}
-
-static enum resp_states atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
-				  u64 swap_add, u64 *orig_val, struct rxe_qp *qp)
-{
-	struct ib_mkey_rxe_peer peer;
-
-	return ib_mkey_rxe_atomic_op(mr, iova, opcode, compare, swap_add, orig_val,
-				     ib_mkey_rxe_fill_peer(&peer, qp, RXE_TO_MR_OBJ));
-}
-
-static enum resp_states atomic_write(struct rxe_mr *mr, u64 iova, u64 value, struct rxe_qp *qp)
-{
-	struct ib_mkey_rxe_peer peer;
-
-	return ib_mkey_rxe_atomic_write(mr, iova, value,
-					ib_mkey_rxe_fill_peer(&peer, qp, RXE_TO_MR_OBJ));
-}
-
-static int flush(struct rxe_mr *mr, u64 iova, u64 length, struct rxe_qp *qp)
-{
-	struct ib_mkey_rxe_peer peer;
-
-	return ib_mkey_rxe_flush(mr, iova, length,
-				 ib_mkey_rxe_fill_peer(&peer, qp, RXE_TO_MR_OBJ));
 }
 
 static int odp_prefetch(struct rxe_mr *mr, u64 iova, u64 length,
@@ -201,10 +180,10 @@ static enum ib_wc_status execute(struct rxe_mr *mr, struct rxe_qp *qp,
 static const struct rxe_mr_ops mr_ops = {
 	.check_range = ib_mkey_rxe_check_range,
 	.refused = refused,
-	.copy = copy,
-	.atomic_op = atomic_op,
-	.atomic_write = atomic_write,
-	.flush = flush,
+	.copy = ib_mkey_rxe_copy,
+	.atomic_op = ib_mkey_rxe_atomic_op,
+	.atomic_write = ib_mkey_rxe_atomic_write,
+	.flush = ib_mkey_rxe_flush,
 	.invalidate = invalidate_mr,
 	.bind_mw = bind_mw,
 	.unbind_mw = unbind_mw,

@@ -35,36 +35,6 @@ struct ib_mkey_rxe_mw {
 	u64 length;
 };
 
-/*
- * Returns the rkey of the request of the peer that @qp serves. The rkey of a READ is kept
- * separately, because rxe may answer the READ again.
- */
-static inline u32 ib_mkey_rxe_rkey_of(struct rxe_qp *qp, enum rxe_mr_copy_dir dir)
-{
-	bool read = dir == RXE_FROM_MR_OBJ && qp->resp.res;
-
-	return read ? qp->resp.res->read.rkey : qp->resp.rkey;
-}
-
-/* Returns the peer that @qp serves, or NULL without a QP. A READ copies from the MR. */
-static inline const struct ib_mkey_rxe_peer *
-ib_mkey_rxe_fill_peer(struct ib_mkey_rxe_peer *peer, struct rxe_qp *qp,
-		      enum rxe_mr_copy_dir dir)
-{
-	const struct rxe_mw_binding *mw;
-
-	if (!qp)
-		return NULL;
-	mw = qp->resp.mw;
-	*peer = (struct ib_mkey_rxe_peer){
-		.pd = qp->ibqp.pd,
-		.rkey = ib_mkey_rxe_rkey_of(qp, dir),
-		.by_window = mw,
-		.access = mw ? mw->access : 0,
-	};
-	return peer;
-}
-
 /* provider.c */
 int ib_mkey_rxe_register(const struct ib_device_ops *ops);
 void ib_mkey_rxe_unregister(void);
@@ -73,6 +43,7 @@ void *ib_mkey_rxe_data(struct ib_device *ibdev);
 const struct ib_device_ops *ib_mkey_rxe_ops(void);
 const struct cred *ib_mkey_rxe_cred(struct ib_ucontext *context);
 void ib_mkey_rxe_claim(struct rxe_mr *mr);
+struct ib_mkey_rxe_peer ib_mkey_rxe_peer_of(const struct rxe_qp *qp, enum rxe_mr_copy_dir dir);
 void ib_mkey_rxe_trace_refused(const struct ib_uverbs_mkey_refused_access *access);
 int ib_mkey_rxe_leaf_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 			       u64 swap_add, u64 *orig_val);
@@ -109,15 +80,13 @@ void ib_mkey_rxe_remove(void *data);
 int ib_mkey_rxe_check_range(struct rxe_mr *mr, u64 iova, size_t length);
 void ib_mkey_rxe_refused(struct rxe_mr *mr, struct ib_pd *pd, u32 key, int access, u64 iova,
 			 u64 length, bool remote);
-/* @peer is NULL for an access of this node. */
-int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, u32 length, u32 dir,
-		     const struct ib_mkey_rxe_peer *peer);
-int ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare, u64 swap_add,
-			  u64 *orig_val, const struct ib_mkey_rxe_peer *peer);
-int ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,
-			     const struct ib_mkey_rxe_peer *peer);
-int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, u64 length,
-		      const struct ib_mkey_rxe_peer *peer);
+int ib_mkey_rxe_copy(struct rxe_mr *mr, u64 iova, void *addr, unsigned int length,
+		     enum rxe_mr_copy_dir dir, struct rxe_qp *qp);
+enum resp_states ib_mkey_rxe_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+				       u64 swap_add, u64 *orig_val, struct rxe_qp *qp);
+enum resp_states ib_mkey_rxe_atomic_write(struct rxe_mr *mr, u64 iova, u64 value,
+					  struct rxe_qp *qp);
+int ib_mkey_rxe_flush(struct rxe_mr *mr, u64 iova, u64 length, struct rxe_qp *qp);
 /* @advice is one of enum ib_uverbs_advise_mr_advice. */
 int ib_mkey_rxe_prefetch(struct rxe_mr *mr, u64 iova, u64 length, u32 advice, bool wait);
 /* Returns 0, or an error if no memory is on demand. */
