@@ -230,20 +230,19 @@ impl Block<'_> {
 ///
 /// [`Fault::Outside`] for a segment outside of the payload; [`Fault::Poisoned`]; those of
 /// [`Memory::map`]. Pieces before one that fails may be copied.
-#[inline]
+#[inline(always)]
 pub(crate) fn copy<M: Memory>(
     memory: &mut M,
     row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
-    payload.check(&row)?;
     if row.count == 1 {
         return copy_parts(memory, row, payload);
     }
-    copy_strided(memory, row, payload)
+    copy_strided(memory, Row { ..row }, payload)
 }
 
-/// Copies several segments as [`copy`] does. [`Payload::check`] has accepted them.
+/// Copies several segments as [`copy`] does.
 #[inline(never)]
 fn copy_strided<M: Memory>(
     memory: &mut M,
@@ -377,7 +376,7 @@ impl<I: Iterator<Item = Row>> Segments for Strided<I> {
                 let block = memory.map(row.addr, payload.direction)?;
                 let mut count = block.fitting(&row);
                 if count == 0 {
-                    copy_parts(memory, row, payload)?;
+                    copy_across(memory, row, payload)?;
                     count = 1;
                 } else {
                     // SAFETY: The block contains the first `count` segments, and the payload all of
@@ -431,7 +430,7 @@ impl<I: Iterator<Item = u64>> Scattered<I> {
                 at: self.at,
                 ..Row::of(0, addr, len)
             };
-            copy_parts(memory, row, payload)?;
+            copy_across(memory, row, payload)?;
             self.at = self.at.wrapping_add(len);
         }
         Ok(())
@@ -465,35 +464,49 @@ impl<I: Iterator<Item = u64>> Scattered<I> {
     }
 }
 
-/// Copies the first segment of `row`, which may be in several blocks. [`Payload::check`] has accepted
-/// it.
-#[inline]
+/// Copies the first segment of `row`, which may be in several blocks.
+#[inline(always)]
 fn copy_parts<M: Memory>(
     memory: &mut M,
-    mut row: Row,
+    row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
+    payload.check(&Row { count: 1, ..row })?;
     let is_checked = reads_persistent(memory, payload);
-    let mut left = row.len;
-    while left != 0 {
-        let block = memory.map(row.addr, payload.direction)?;
-        row.len = left.min(block.room);
-        if row.len == 0 {
+    let mut done = 0;
+    while done < row.len {
+        let addr = row.addr.wrapping_add(done);
+        let block = memory.map(addr, payload.direction)?;
+        let len = row.len.wrapping_sub(done).min(block.room);
+        if len == 0 {
             return Err(Fault::Outside.into());
         }
-        // SAFETY: The block contains the part. The caller has checked the positions.
+        let part = Row {
+            at: row.at.wrapping_add(done),
+            ..Row::of(0, addr, len)
+        };
+        // SAFETY: The block contains the part, and the payload contains the segment.
         unsafe {
             if is_checked {
-                payload.copy_segments::<CHECKED>(block.at, &row, 1)?;
+                payload.copy_segments::<CHECKED>(block.at, &part, 1)?;
             } else {
-                payload.copy_segments::<ANY>(block.at, &row, 1)?;
+                payload.copy_segments::<ANY>(block.at, &part, 1)?;
             }
         }
-        left = left.wrapping_sub(row.len);
-        row.addr = row.addr.wrapping_add(row.len);
-        row.at = row.at.wrapping_add(row.len);
+        done = done.wrapping_add(len);
     }
     Ok(())
+}
+
+/// Copies a segment that is in several blocks, as [`copy_parts`] does. Few are, so the loops above do
+/// not contain this.
+#[cold]
+fn copy_across<M: Memory>(
+    memory: &mut M,
+    row: Row,
+    payload: &Payload<'_>,
+) -> Result<(), M::Error> {
+    copy_parts(memory, row, payload)
 }
 
 /// Copies one segment of `len` bytes. `N` is this size, [`ANY`] or [`CHECKED`].

@@ -122,7 +122,7 @@ impl BaseMr {
     ///
     /// `EFAULT` for an address outside of the MR, and for a page that cannot be faulted in; `EIO` for
     /// persistent memory that cannot be read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy(
         &self,
         segment: Segment<'_, '_>,

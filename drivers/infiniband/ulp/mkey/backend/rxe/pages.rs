@@ -64,7 +64,7 @@ pub(super) enum Kind {
 /// # Safety
 ///
 /// `mr` must be an MR of this kind that is neither freed nor mapped to other pages meanwhile.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn copy_segment(
     (mr, kind): (&RxeMr, Kind),
     segment: Segment<'_, '_>,
@@ -97,7 +97,7 @@ pub(super) unsafe fn copy_segment(
 
 /// Copies between `segment` and `payload`. `delta` is added to the addresses of the segment; the sums
 /// are those of `memory`.
-#[inline]
+#[inline(always)]
 fn copy_in<M: Memory<Error = Error>>(
     memory: &mut M,
     segment: Segment<'_, '_>,
