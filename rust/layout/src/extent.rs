@@ -80,18 +80,3 @@ pub struct Reach {
     /// Number of pieces; never zero. `u64::MAX` also stands for larger numbers.
     pub count: u64,
 }
-
-impl Reach {
-    /// Returns the pieces of both, if they are in one leaf.
-    pub(super) fn join(&self, other: &Self) -> Option<Self> {
-        let (one, two) = (&self.extent, &other.extent);
-        (one.leaf == two.leaf).then(|| Self {
-            extent: Extent {
-                leaf: one.leaf,
-                start: one.start.min(two.start),
-                last: one.last.max(two.last),
-            },
-            count: self.count.saturating_add(other.count),
-        })
-    }
-}

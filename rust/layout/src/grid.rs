@@ -123,15 +123,14 @@ impl Grid {
         let left = axis.count.get().checked_sub(index)?;
         let (bytes, count) = if len <= self.bytes.get().wrapping_sub(pos) {
             (len, 1)
-        } else if pos == 0 {
+        } else if pos == 0 && len % self.bytes == 0 {
             step();
             (self.bytes.get(), len / self.bytes)
         } else {
             return None;
         };
-        let is_all = (1..=left).contains(&count) && bytes.wrapping_mul(count) == len;
         let addr = axis.advance(self.piece.addr, index).wrapping_add(pos);
-        is_all.then(|| Row {
+        (count <= left).then(|| Row {
             stride: axis.stride,
             count,
             ..Row::of(self.piece.leaf, addr, bytes)

@@ -4,7 +4,7 @@
 
 use core::ops::DerefMut;
 
-use super::extent::Reach;
+use super::extent::{Extent, Reach};
 use super::pieces::{Entry, Pieces};
 use super::run::{step, Error, Part, Run};
 
@@ -86,19 +86,19 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
 
     /// See [`Layout::reach`](super::Layout::reach).
     pub(super) fn reach<E>(&self, mut each: impl FnMut(Reach) -> Result<(), E>) -> Result<(), E> {
-        let mut all: Option<Reach> = None;
-        for entry in self.entries.iter() {
-            let Some(extent) = entry.extent() else {
-                continue;
-            };
-            let next = Reach { extent, count: 1 };
-            let joined = all.and_then(|before| before.join(&next));
-            if let (Some(before), None) = (all, joined) {
-                each(before)?;
+        let mut runs = self.entries.chunk_by(|one, next| one.leaf() == next.leaf());
+        runs.try_for_each(|entries| {
+            let (mut leaf, mut start, mut last) = (0, u64::MAX, 0);
+            for entry in entries {
+                leaf = entry.leaf();
+                start = start.min(entry.addr());
+                last = last.max(entry.last());
             }
-            all = Some(joined.unwrap_or(next));
-        }
-        all.map_or(Ok(()), each)
+            each(Reach {
+                extent: Extent::between(leaf, start, last),
+                count: entries.len() as u64,
+            })
+        })
     }
 
     /// Returns the entries from that of `offset` on, and the position in the first one.

@@ -115,6 +115,11 @@ impl Entry {
         self.first = first;
     }
 
+    /// Returns the address of the last byte of an entry of a list, which was checked.
+    pub(super) fn last(&self) -> u64 {
+        self.addr.wrapping_add(self.length).wrapping_sub(1)
+    }
+
     /// Returns the bytes of the range; [`None`] if an address does not fit 64 bits.
     pub(super) fn extent(&self) -> Option<Extent> {
         Extent::new(self.leaf, self.addr, self.length)
@@ -233,11 +238,14 @@ impl Pieces<'_> {
         let most = most.min(self.count());
         let count = match self {
             Self::Entries(entries) => {
-                let first = entries.first()?.first;
-                entries.get(..most)?.partition_point(|entry| {
-                    step();
-                    entry.first == first
-                })
+                let (first, entries) = (entries.first()?.first, entries.get(..most)?);
+                match entries.last() {
+                    Some(last) if last.first == first => most,
+                    _ => entries.partition_point(|entry| {
+                        step();
+                        entry.first == first
+                    }),
+                }
             }
             // All blocks have one size.
             Self::U32(..) | Self::U64(..) => most,

@@ -180,11 +180,10 @@ impl<'a> Description<'a> {
                 self.entries.insert(self.found.binding.entries(self.count)?)
             }
         };
-        let added = entries.len();
-        let left = self.count.saturating_sub(added);
-        for (number, range) in ranges.iter().take(left).enumerate() {
+        let left = self.count.saturating_sub(entries.len());
+        for range in ranges.get(..left).unwrap_or(ranges) {
             // CAST: A description has fewer than 2^32 entries.
-            let number = added.wrapping_add(number) as u32;
+            let number = entries.len() as u32;
             let (lkey, addr, length) = range.parts().map_err(|why| why.at(number))?;
             let leaf = self.found.leaf(lkey).map_err(|why| why.at(number))?;
             entries.push_within_capacity(Entry::new(leaf, addr, length))?;
