@@ -64,7 +64,7 @@ impl Shape {
         for (at, block) in blocks.iter_mut().enumerate() {
             block.place(group, dims);
             let extent = block.extent(dims);
-            extent.ok_or(Error::Overflow(Part::entry(at)))?;
+            extent.ok_or_else(|| Error::Overflow(Part::entry(at)))?;
             group = group.checked_add(block.bytes_count()).ok_or(too_long)?;
         }
         // Blocks have bytes, so only a layout without blocks has a group of zero bytes.

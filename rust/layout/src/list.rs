@@ -86,19 +86,22 @@ impl<S: DerefMut<Target = [Entry]>> List<S> {
 
     /// See [`Layout::reach`](super::Layout::reach).
     pub(super) fn reach<E>(&self, mut each: impl FnMut(Reach) -> Result<(), E>) -> Result<(), E> {
-        let mut runs = self.entries.chunk_by(|one, next| one.leaf() == next.leaf());
-        runs.try_for_each(|entries| {
-            let (mut leaf, mut start, mut last) = (0, u64::MAX, 0);
-            for entry in entries {
-                leaf = entry.leaf();
+        let mut rest = self.entries();
+        while let Some(first) = rest.first() {
+            let leaf = first.leaf();
+            let (mut start, mut last, mut count) = (u64::MAX, 0, 0usize);
+            for entry in rest.iter().take_while(|entry| entry.leaf() == leaf) {
                 start = start.min(entry.addr());
                 last = last.max(entry.last());
+                count = count.wrapping_add(1);
             }
             each(Reach {
                 extent: Extent::between(leaf, start, last),
-                count: entries.len() as u64,
-            })
-        })
+                count: count as u64,
+            })?;
+            rest = rest.get(count..).unwrap_or(&[]);
+        }
+        Ok(())
     }
 
     /// Returns the entries from that of `offset` on, and the position in the first one.

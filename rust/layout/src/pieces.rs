@@ -97,7 +97,7 @@ impl Entry {
             return Err(Error::Zero(Part::entry(at)));
         }
         let extent = self.extent();
-        extent.ok_or(Error::Overflow(Part::entry(at)))?;
+        extent.ok_or_else(|| Error::Overflow(Part::entry(at)))?;
         let end = start.checked_add(self.length);
         end.ok_or(Error::Overflow(Part::All))
     }

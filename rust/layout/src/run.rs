@@ -34,6 +34,7 @@ pub enum Part {
 
 impl Part {
     /// Returns the part that is entry `at`.
+    #[cold]
     pub(super) fn entry(at: usize) -> Self {
         Self::Entry(u32::try_from(at).unwrap_or(u32::MAX))
     }

@@ -237,6 +237,7 @@ pub(crate) fn copy<M: Memory>(
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
     if row.count == 1 {
+        payload.check(&row)?;
         return copy_parts(memory, row, payload);
     }
     copy_strided(memory, Row { ..row }, payload)
@@ -249,6 +250,7 @@ fn copy_strided<M: Memory>(
     mut row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
+    payload.check(&row)?;
     while row.count == 1 || row.stride.unsigned_abs() >= FAR {
         copy_parts(memory, row, payload)?;
         if row.count <= 1 {
@@ -464,14 +466,14 @@ impl<I: Iterator<Item = u64>> Scattered<I> {
     }
 }
 
-/// Copies the first segment of `row`, which may be in several blocks.
+/// Copies the first segment of `row`, which may be in several blocks. [`Payload::check`] has accepted
+/// it.
 #[inline(always)]
 fn copy_parts<M: Memory>(
     memory: &mut M,
     row: Row,
     payload: &Payload<'_>,
 ) -> Result<(), M::Error> {
-    payload.check(&Row { count: 1, ..row })?;
     let is_checked = reads_persistent(memory, payload);
     let mut done = 0;
     while done < row.len {
@@ -485,7 +487,7 @@ fn copy_parts<M: Memory>(
             at: row.at.wrapping_add(done),
             ..Row::of(0, addr, len)
         };
-        // SAFETY: The block contains the part, and the payload contains the segment.
+        // SAFETY: The block contains the part. The caller has checked the positions.
         unsafe {
             if is_checked {
                 payload.copy_segments::<CHECKED>(block.at, &part, 1)?;
