@@ -26,8 +26,8 @@
 static const struct rxe_exports *rxe;
 
 /*
- * Returns the peer that @qp serves, and its request. The rkey of a READ, which copies from the MR, is
- * kept separately, because rxe may answer the READ again.
+ * Returns the peer that @qp serves, and its request. The rkey of a READ, which copies from the MR,
+ * is kept separately, because rxe may answer the READ again.
  */
 struct ib_mkey_rxe_peer ib_mkey_rxe_peer_of(const struct rxe_qp *qp, enum rxe_mr_copy_dir dir)
 {
