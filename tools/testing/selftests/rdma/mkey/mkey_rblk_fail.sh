@@ -31,8 +31,11 @@ spare() {
 }
 # The next number of an allocation: the first ones are all tried, then ever fewer.
 next() { n=$((n + 1 + RANDOM % (1 + 2 * n / every))); }
-# Without another process.
-pause() { read -rt 0.02 -u "$never"; }
+# Waits a short time without another process, up to 9000 times after $waited is set to 0.
+pause() {
+	read -rt 0.02 -u "$never"
+	((++waited < 9000)) || { echo "neither a fault nor a connection"; return 1; }
+}
 exec {never}<> <(:)
 
 # state: prints the objects of both devices by their kinds, and the device memory that is in use
@@ -66,9 +69,10 @@ loads() { # MODULE PARAMETER...
 # waits for a second. If its next try comes before the next fault is set, all begins again, from there
 # on.
 connects() { # THREAD FIRST SECOND
-	local n=1 failed=0 left fault second known
+	local n=1 failed=0 left fault second known waited
 	known=$(state)
 	while :; do
+		waited=0
 		$2 && fault=$(echo /proc/"$(pgrep -x "$1")"/task/*/fail-nth) && echo $n >"$fault" || return
 		$3 & second=$!
 		while [[ ! -e /sys/block/rblk0 ]]; do
@@ -77,8 +81,9 @@ connects() { # THREAD FIRST SECOND
 				((++failed))
 				next
 				echo $n >"$fault"
+				waited=0
 			fi
-			pause
+			pause || return
 		done
 		read -r left <"$fault"
 		echo 0 >"$fault"
@@ -94,7 +99,7 @@ connects() { # THREAD FIRST SECOND
 
 # Each allocation for a request to connect fails in turn. It is refused then.
 handles() {
-	local n=1 known symbol
+	local n=1 known symbol waited=0
 	known=$(state)
 	serve && symbol=$(awk '$3 ~ /2id7handler$/ && $4 == "[mkey_rblk_server]" { print $3; exit }' /proc/kallsyms) &&
 		insmod "$fail_add" symbol="$symbol" nth=1 && client || return
@@ -102,8 +107,9 @@ handles() {
 		if [[ $(<$faults/failed) == Y && $(<$faults/allocations) == "$n" ]]; then
 			((++n))
 			echo $n >$faults/nth
+			waited=0
 		fi
-		pause
+		pause || return
 	done
 	rmmod mkey_fail_add && until_true connected && transfers 3 4 && client_ends && server_ends || return
 	echo "$((n - 1)) faults" >&3
