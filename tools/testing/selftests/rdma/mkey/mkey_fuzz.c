@@ -4,7 +4,7 @@
  * A kernel with kcov guides it: an input that reaches new code is kept and changed further. No
  * memory may change that no MR allows to write, no memory of another user may be read, each object
  * can be destroyed, and the kernel may not warn. MKEY_TEST_SECONDS is the time for inputs that are
- * not in the corpus, MKEY_FUZZ_INPUT repeats one input, MKEY_FUZZ_DUMP=1 prints what was reached.
+ * not in the corpus, MKEY_FUZZ_INPUT repeats one input, MKEY_FUZZ_DUMP=1 prints a smaller corpus.
  * sets: smp
  */
 #include <fcntl.h>
@@ -24,7 +24,6 @@
 
 #define WORKERS 3
 #define MOST_INPUTS 4096
-#define MOST_PCS (1 << 17)
 /* modules are within 8 MiB, so these bits of an address tell them apart */
 #define SEEN_BITS 23
 #define COVER_WORDS (64 * 1024)
@@ -40,7 +39,6 @@ struct fuzz_shared {
 	unsigned int corpus;		/* inputs that were read from the file */
 	struct fuzz_input input[MOST_INPUTS];
 	struct fuzz_input now[WORKERS];
-	uint64_t pc[MOST_PCS];
 	atomic_uchar seen[1 << SEEN_BITS];
 };
 
@@ -141,7 +139,7 @@ static bool fuzz_kcov_open(struct fuzz_worker *w)
 static unsigned int fuzz_collect(struct fuzz_worker *w)
 {
 	struct fuzz_shared *shared = w->shared;
-	unsigned int fresh = 0, at;
+	unsigned int fresh = 0;
 	uint64_t i, num;
 	int k;
 
@@ -153,9 +151,7 @@ static unsigned int fuzz_collect(struct fuzz_worker *w)
 			if (atomic_exchange(&shared->seen[pc & ((1 << SEEN_BITS) - 1)], 1))
 				continue;
 			fresh++;
-			at = shared->num_pcs++;
-			if (at < MOST_PCS)
-				shared->pc[at] = pc;
+			shared->num_pcs++;
 		}
 	}
 	return fresh;
@@ -457,20 +453,12 @@ static int fuzz_other(struct fuzz_shared *shared, int ready, int go)
 	return 0;
 }
 
-/* prints all PCs, and the inputs that reach one which no shorter input has reached */
+/* prints the inputs that reach a PC which no shorter input has reached */
 static void fuzz_dump(struct fuzz_shared *shared)
 {
-	static const char *const modules[] = { "ib_mkey", "rdma_rxe" };
 	struct fuzz_worker w = { .shared = shared };
-	unsigned int i, num = shared->num_pcs, length;
-	char text[32];
+	unsigned int i, length;
 
-	for (i = 0; i < 2; i++)
-		if (mkt_command(text, sizeof(text), "cat /sys/module/%s/sections/.text",
-				modules[i]))
-			printf("# module %s %s", modules[i], text);
-	for (i = 0; i < num && i < MOST_PCS; i++)
-		printf("# pc %lx\n", (long)shared->pc[i]);
 	memset(shared->seen, 0, sizeof(shared->seen));
 	if (!fuzz_kcov_open(&w))
 		return;
