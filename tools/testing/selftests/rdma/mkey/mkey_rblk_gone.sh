@@ -47,7 +47,7 @@ client_leaves() { rmmod mkey_rblk_client; }
 loaded() { [[ -d /sys/module/$1 ]]; }
 held() { [[ $(</sys/module/mkey_hold/parameters/held) == Y ]]; }
 # goes 0|1|rxe
-goes() { if [[ $1 == rxe ]]; then rmmod rdma_rxe; else link_delete "$1"; fi; }
+goes() { if [[ $1 == rxe ]]; then until_true rmmod rdma_rxe 2>/dev/null; else link_delete "$1"; fi; }
 comes() { if [[ $1 == rxe ]]; then modprobe rdma_rxe && links_add; else link_add "$1"; fi; }
 # The removal waits for the ids of the device, or has ended.
 going() { ! kill -0 "$1" 2>/dev/null || grep -qsE "cma?_remove_one" /proc/[0-9]*/stack; }
