@@ -2,7 +2,7 @@
 
 //! The regions of a device, by the indices of their MRs.
 //!
-//! An access finds the region of a claimed MR by the MR itself (`backend/interface.rs`). The table
+//! An access finds the region of a claimed MR by the MR itself (`backend/rxe/claimed.rs`). The table
 //! keeps the regions, finds those of MRs over dma-bufs, and lists all regions for debugfs.
 //!
 //! # Locking
