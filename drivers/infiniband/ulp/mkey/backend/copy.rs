@@ -469,11 +469,7 @@ impl<I: Iterator<Item = u64>> Scattered<I> {
 /// Copies the first segment of `row`, which may be in several blocks. [`Payload::check`] has accepted
 /// it.
 #[inline(always)]
-fn copy_parts<M: Memory>(
-    memory: &mut M,
-    row: Row,
-    payload: &Payload<'_>,
-) -> Result<(), M::Error> {
+fn copy_parts<M: Memory>(memory: &mut M, row: Row, payload: &Payload<'_>) -> Result<(), M::Error> {
     let is_checked = reads_persistent(memory, payload);
     let mut done = 0;
     while done < row.len {
@@ -503,11 +499,7 @@ fn copy_parts<M: Memory>(
 /// Copies a segment that is in several blocks, as [`copy_parts`] does. Few are, so the loops above do
 /// not contain this.
 #[cold]
-fn copy_across<M: Memory>(
-    memory: &mut M,
-    row: Row,
-    payload: &Payload<'_>,
-) -> Result<(), M::Error> {
+fn copy_across<M: Memory>(memory: &mut M, row: Row, payload: &Payload<'_>) -> Result<(), M::Error> {
     copy_parts(memory, row, payload)
 }
 
