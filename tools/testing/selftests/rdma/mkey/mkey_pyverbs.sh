@@ -41,11 +41,11 @@ for t in "${works[@]}"; do check "test_$t" passed "$t"; done
 for t in "${skips[@]}"; do check "test_$t skips" skipped "$t"; done
 check "there are no other tests" test "$(grep -c '^ok\|^not ok' <<<"$results")" -eq $((${#works[@]} + ${#skips[@]}))
 check "with rdma-core's library, all skip" all_skipped "$(rdma_core LD_LIBRARY_PATH= $mlx5)"
-for m in "${modules[@]}"; do check "test_$m" rdma_core_passes any LD_PRELOAD= "$m"; done
+for m in "${modules[@]}"; do check "test_$m" rdma_core_passes rxe LD_PRELOAD= "$m"; done
 for m in "${with_preload[@]}"; do
-	check "test_$m with the preload library" rdma_core_passes 'preload\|dm' LD_PRELOAD="$preload" "$m"
+	check "test_$m with the preload library" rdma_core_passes 'rxe\|preload\|dm' LD_PRELOAD="$preload" "$m"
 done
 for m in "${with_librxe[@]}"; do
-	check "test_$m with the librxe of patches/rdma-core" rdma_core_passes dm RDMAV_DRIVERS="$rdma_core/librxe" "$m"
+	check "test_$m with the librxe of patches/rdma-core" rdma_core_passes 'rxe\|dm' RDMAV_DRIVERS="$rdma_core/librxe" "$m"
 done
 ktap_finished
