@@ -240,6 +240,7 @@ pub(crate) fn copy<M: Memory>(
         payload.check(&row)?;
         return copy_parts(memory, row, payload);
     }
+    // The copy of each field leaves a row of one segment in registers.
     copy_strided(memory, Row { ..row }, payload)
 }
 

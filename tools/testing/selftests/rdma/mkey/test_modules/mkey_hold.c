@@ -95,5 +95,5 @@ static void __exit mkey_hold_exit(void)
 }
 module_exit(mkey_hold_exit);
 
-MODULE_DESCRIPTION("Holds a thread in the middle of a connection, for the tests of ib_mkey");
+MODULE_DESCRIPTION("Stops a thread where it calls a function, for the tests of ib_mkey");
 MODULE_LICENSE("GPL");
